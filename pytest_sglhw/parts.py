@@ -1,0 +1,26 @@
+"""Which parts a run needs: one plugin object each, registered only then."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_sglhw.settings import Settings
+
+
+def register(config: pytest.Config, settings: Settings) -> None:
+    """Register the parts of this run, in the order in which their hooks are to be called."""
+    from pytest_sglhw.environment.detection import DETECTION, Detection
+    from pytest_sglhw.gates import hooks as gates
+    from pytest_sglhw.report import hooks as report
+
+    config.stash[DETECTION] = Detection(config, settings)
+    gates.register(config, settings)
+    report.register(config, settings)
+    if settings.lane or settings.plan:
+        from pytest_sglhw.lanes import hooks as lanes
+
+        lanes.register(config, settings)
+    if config.pluginmanager.hasplugin("xdist"):
+        from pytest_sglhw.workers import hooks as workers
+
+        workers.register(config, settings)

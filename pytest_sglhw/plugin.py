@@ -1,0 +1,40 @@
+"""The pytest plugin: read the settings, decide which parts this run needs, delegate.
+
+Everything here is on the path of every pytest run that loads the plugin, so it imports nothing that an idle run does
+not need: no torch, no Hypothesis, no subprocess of its own.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from pytest_sglhw import hookspecs
+from pytest_sglhw.settings import NESTED_MARKER, SETTINGS, add_options, read_settings
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register options and ini values."""
+    add_options(parser)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare the hooks of :mod:`pytest_sglhw.hookspecs`."""
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the settings and register the parts that this run needs."""
+    settings = config.stash[SETTINGS] = read_settings(config)
+    _mark_children_as_nested(config)
+    from pytest_sglhw import parts
+
+    parts.register(config, settings)
+
+
+def _mark_children_as_nested(config: pytest.Config) -> None:
+    before = os.environ.get(NESTED_MARKER)
+    if before is None:
+        os.environ[NESTED_MARKER] = str(os.getpid())
+        config.add_cleanup(lambda: os.environ.pop(NESTED_MARKER, None))

@@ -1,0 +1,69 @@
+"""What an environment can do: one row per capability, from which its mark, probe, expected error and docs come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """The documented refusal of a capability where it is not supported.
+
+    ``exception`` is the dotted name of the class (``"RuntimeError"``, ``"UserWarning"``), ``match`` a regular
+    expression searched in the message. One pattern holds for every release that matters. A ``warning`` signal does
+    not stop the code, so a mark that demands it must name it (``raises=UserWarning``).
+    """
+
+    exception: str
+    match: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """How to find out whether a capability is really there: the rungs above "the platform supports it".
+
+    Each rung is asked in the probe's child process, in this order; a missing one is skipped.
+
+    * ``distributions``: names under which the package is distributed, any of which will do;
+    * ``module``: the module to find and import (looked up without importing its parent first);
+    * ``ops``: ``namespace::name`` of native operators that must have a kernel for the platform's dispatch key;
+    * ``check``: ``"module:function"``, called without arguments in the child: a tiny real use. It returns (any value
+      but ``False``) where the capability works, returns ``False`` where it does not, and raises where it is broken.
+    """
+
+    distributions: tuple[str, ...] = ()
+    module: str | None = None
+    ops: tuple[str, ...] = ()
+    check: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """One capability. ``platforms`` maps a platform to the SGLang release since which it counts ("" = always)."""
+
+    name: str
+    summary: str
+    platforms: Mapping[str, str]
+    archs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Archs that are accepted, per platform; a platform that is not named accepts every arch."""
+    probe: Ladder | None = None
+    signals: tuple[Signal, ...] = ()
+    source: str = ""
+    origin: str = "built in"
+
+    @property
+    def mark(self) -> str:
+        """Name of the mark that requires it."""
+        return f"requires_{self.name}"
+
+
+def capability_from_row(row: Mapping[str, Any], origin: str) -> Capability:
+    """Build a capability from a row of plain data (what the built-in table and downstream projects write)."""
+    data = dict(row)
+    probe = data.pop("probe", None)
+    signals = tuple(s if isinstance(s, Signal) else Signal(**s) for s in data.pop("signals", ()))
+    ladder = probe if isinstance(probe, Ladder) or probe is None else Ladder(**probe)
+    return Capability(**data, probe=ladder, signals=signals, origin=origin)

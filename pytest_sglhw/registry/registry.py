@@ -1,0 +1,74 @@
+"""The registry of one run: built-in rows first, then what entry points and hooks add."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pytest_sglhw.errors import RegistryError
+
+if TYPE_CHECKING:
+    from pytest_sglhw.registry.capabilities import Capability
+    from pytest_sglhw.registry.platforms import Platform
+
+ENTRY_POINT_GROUP = "sglhw"
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+class Registry:
+    """Platforms, capabilities and kernel providers by name.
+
+    ``origin`` says who is adding rows at the moment (a distribution, a hook implementation); it is what the error
+    names when a name is defined twice.
+    """
+
+    def __init__(self) -> None:
+        self.platforms: dict[str, Platform] = {}
+        self.capabilities: dict[str, Capability] = {}
+        self.providers: dict[str, tuple[str, str]] = {}
+        self.origin = "built in"
+
+    def add_platform(self, row: Mapping[str, Any] | Platform) -> None:
+        """Add a platform; see :class:`pytest_sglhw.registry.platforms.Platform` for the columns.
+
+        :raises RegistryError: a name that is taken (both origins are named) or not an identifier, or a bad column.
+        """
+        from pytest_sglhw.registry.platforms import Platform
+
+        platform = row if isinstance(row, Platform) else self._built(Platform, row, origin=self.origin)
+        self._check_name("platform", platform.name, self.platforms)
+        self.platforms[platform.name] = platform
+
+    def add_capability(self, row: Mapping[str, Any] | Capability) -> None:
+        """Add a capability; see :class:`pytest_sglhw.registry.capabilities.Capability` for the columns.
+
+        :raises RegistryError: a name that is taken (both origins are named) or not an identifier, or a bad column.
+        """
+        from pytest_sglhw.registry.capabilities import Capability, capability_from_row
+
+        capability = row if isinstance(row, Capability) else self._built(capability_from_row, row, origin=self.origin)
+        self._check_name("capability", capability.name, self.capabilities)
+        self.capabilities[capability.name] = capability
+
+    def add_provider(self, name: str, target: str) -> None:
+        """Add a kernel provider: ``target`` is a module path or ``module:attribute``, imported when it is used.
+
+        :raises RegistryError: a name that is taken; both origins are named.
+        """
+        self._check_name("provider", name, self.providers)
+        self.providers[name] = (target, self.origin)
+
+    def _built(self, make: Callable[..., Any], row: Mapping[str, Any], **extra: Any) -> Any:
+        try:
+            return make(row, **extra) if make.__name__ == "capability_from_row" else make(**row, **extra)
+        except (TypeError, KeyError) as error:
+            raise RegistryError(f"invalid row {dict(row)!r} from {self.origin}: {error}") from error
+
+    def _check_name(self, kind: str, name: str, taken: Mapping[str, Any]) -> None:
+        if not _NAME.fullmatch(name):
+            raise RegistryError(f"{kind} {name!r} from {self.origin} is not a valid name. Valid: [a-z][a-z0-9_]*.")
+        if name in taken:
+            first = taken[name][1] if kind == "provider" else taken[name].origin
+            raise RegistryError(f"{kind} {name!r} is defined twice: by {first} and by {self.origin}. Rename one of them.")

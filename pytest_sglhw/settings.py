@@ -1,0 +1,172 @@
+"""Options, ini values and environment variables, turned once into one frozen ``Settings``.
+
+The one place that knows how a setting is spelled. Precedence: option, environment variable, ini value, default. The
+environment variables count in the outermost pytest only, so that a test suite which runs pytest in a test (or in a
+subprocess) never writes into the outer run's report or fails the outer run's lane.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pytest
+
+#: Set for the children of a pytest run that has read the environment variables: they do not count again there.
+NESTED_MARKER = "SGLHW_OUTER_PYTEST"
+
+
+class Option(NamedTuple):
+    """One setting: ``--sglhw-<stem>``, ini ``sglhw_<stem>`` and, where CI needs it, an environment variable."""
+
+    stem: str
+    help: str
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    default: str | None = None
+    env: str | None = None
+    ini: bool = True
+    repeat: bool = False
+    flag: bool = False
+
+    @property
+    def dest(self) -> str:
+        """The attribute in ``config.option`` and in ``Settings`` (without the prefix)."""
+        return "sglhw_" + self.stem.replace("-", "_")
+
+
+# Help strings start in lower case and end without a full stop, like pytest's own.
+OPTIONS = (
+    Option("lane", "check the run against the promise of lane NAME of the configuration", "NAME", env="SGLHW_LANE", ini=False),
+    Option("fake", "pretend to be a machine: platform[:arch][*count][,+capability|-capability...] or a file that "
+           "'sglhw doctor --json' wrote", "SPEC|FILE", ini=False),
+    Option("plan", "collect, run nothing, and show what each test would do in each lane", ini=False, flag=True),
+    Option("plan-for", "plan for this lane or fake only", "LANE|SPEC", repeat=True, ini=False),
+    Option("report", "write a JSON Lines report of the run to FILE", "FILE", env="SGLHW_REPORT"),
+    Option("kernels", "kernel provider to test: registered name, module path or module:attribute", "NAME", repeat=True),
+    Option("profile", "effort of the transfer matrix", choices=("quick", "ci", "deep"), default="ci"),
+    Option("probe", "what to ask a child process: what static facts leave open (auto) or every stage (full)",
+           choices=("auto", "full"), default="auto", env="SGLHW_PROBE"),
+    Option("probe-timeout", "seconds that one stage of the probe may take", "S", default="60"),
+    Option("devices", "give each xdist worker its own devices: off, auto or device ids", "off|auto|ID,...", default="off"),
+    Option("devices-per-worker", "devices for each xdist worker", "N", default="1"),
+    Option("vacuous", "what becomes of a passing test that required a kernel and never called one",
+           choices=("off", "warn", "fail"), default="off"),
+    Option("junit-properties", "write the facts of marked tests to JUnit XML", choices=("on", "off"), default="on"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The effective settings of a run; no other module reads an option."""
+
+    lane: str | None
+    fake: str | None
+    plan: bool
+    plan_for: tuple[str, ...]
+    report: str | None
+    kernels: tuple[str, ...]
+    profile: str
+    probe: str
+    probe_timeout: float
+    devices: str
+    devices_per_worker: int
+    vacuous: str
+    junit_properties: bool
+    shard: str | None
+    explicit: frozenset[str]
+    """Stems of the settings that somebody set, by whatever way: any of them opts in to our mark names."""
+
+
+SETTINGS = pytest.StashKey[Settings]()
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register every option and its ini twin."""
+    group = parser.getgroup("sglhw", "hardware matrix (sglhw)")
+    for option in OPTIONS:
+        extra: dict[str, Any] = {"dest": option.dest, "default": None, "help": _help(option)}
+        if option.flag:
+            extra["action"] = "store_true"
+        else:
+            extra["metavar"] = option.metavar
+            if option.repeat:
+                extra["action"] = "append"
+        group.addoption(f"--sglhw-{option.stem}", **extra)
+        if option.ini:
+            parser.addini(option.dest, option.help, type="linelist" if option.repeat else "string", default=None)
+
+
+def _help(option: Option) -> str:
+    valid = f" ({', '.join(option.choices)})" if option.choices else ""
+    default = f"; default: {option.default}" if option.default else ""
+    return option.help + valid + default
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """Read the settings of ``config`` and write them back as options, which is how xdist hands them to its workers."""
+    outermost = NESTED_MARKER not in os.environ and not hasattr(config, "workerinput")
+    values: dict[str, Any] = {}
+    for option in OPTIONS:
+        value = _value(config, option, outermost)
+        values[option.stem] = value
+        setattr(config.option, option.dest, value)
+    shard = getattr(config.option, "sglhw_shard", None) or (os.environ.get("SGLHW_SHARD") if outermost else None)
+    config.option.sglhw_shard = shard
+    explicit = frozenset(stem for stem, value in values.items() if value)
+    return Settings(
+        lane=values["lane"],
+        fake=values["fake"],
+        plan=bool(values["plan"]),
+        plan_for=tuple(values["plan-for"] or ()),
+        report=values["report"],
+        kernels=tuple(values["kernels"] or ()),
+        profile=_choice("profile", values),
+        probe=_choice("probe", values),
+        probe_timeout=_positive("probe-timeout", values, float),
+        devices=values["devices"] or "off",
+        devices_per_worker=_positive("devices-per-worker", values, int),
+        vacuous=_choice("vacuous", values),
+        junit_properties=_choice("junit-properties", values) == "on",
+        shard=shard,
+        explicit=explicit,
+    )
+
+
+def _value(config: pytest.Config, option: Option, outermost: bool) -> Any:
+    value = getattr(config.option, option.dest, None)
+    if value is not None and value is not False:
+        return value
+    if option.env and outermost and os.environ.get(option.env):
+        return os.environ[option.env]
+    return (config.getini(option.dest) or None) if option.ini else None
+
+
+_BY_STEM = {option.stem: option for option in OPTIONS}
+
+
+def _where(stem: str) -> str:
+    option = _BY_STEM[stem]
+    ways = [f"--sglhw-{stem}"] + ([option.env] if option.env else []) + ([f"ini {option.dest}"] if option.ini else [])
+    return ", ".join(ways)
+
+
+def _choice(stem: str, values: dict[str, Any]) -> str:
+    option = _BY_STEM[stem]
+    value: str = values[stem] or option.default
+    if value not in option.choices:
+        raise pytest.UsageError(f"{value!r} is not a valid {stem} ({_where(stem)}). Valid: {', '.join(option.choices)}.")
+    return value
+
+
+def _positive(stem: str, values: dict[str, Any], kind: type) -> Any:
+    text = values[stem] or _BY_STEM[stem].default
+    try:
+        number = kind(text)
+    except ValueError:
+        number = 0
+    if not 0 < number < float("inf"):
+        what = "a whole number of at least 1" if kind is int else "a number of seconds above 0"
+        raise pytest.UsageError(f"{text!r} is not a valid {stem} ({_where(stem)}). Valid: {what}.")
+    return number
