@@ -1,0 +1,1 @@
+"""Tables of data: platforms, capabilities and kernel providers, and the registry that holds those of one run."""

@@ -1,0 +1,1 @@
+"""A pytest plugin and hardware test matrix for code that runs SGLang's KV-cache kernels."""
