@@ -1,0 +1,1 @@
+"""Families of kernels: one module each, with a table ``KERNELS``."""
