@@ -1,0 +1,154 @@
+"""The last rung of a probe: one tiny real use of a capability, compared with what it must give.
+
+Runs in the probe's child process only. Each function takes no arguments; it returns ``True`` where the capability works
+and ``False`` where the machine lacks it, and raises where it is there and broken (``WrongBytesError`` for bytes that
+are not the right ones).
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+_ROWS, _WIDTH = 8, 64
+
+
+class WrongBytesError(AssertionError):
+    """A kernel ran and left other bytes than the ones it was asked to leave."""
+
+
+def kvcacheio() -> bool:
+    """Move three rows of K and of V between device pools with ``transfer_kv_per_layer``."""
+    from sgl_kernel.kvcacheio import transfer_kv_per_layer
+
+    device = _device()
+    src_k, src_v = _pattern(1).to(device), _pattern(2).to(device)
+    dst_k, dst_v = _pattern(3).to(device), _pattern(4).to(device)
+    src, dst = _indices(device)
+    transfer_kv_per_layer(src_k, dst_k, src_v, dst_v, src, dst, _WIDTH)
+    _expect("transfer_kv_per_layer, K", dst_k, _moved(1, 3))
+    _expect("transfer_kv_per_layer, V", dst_v, _moved(2, 4))
+    return True
+
+
+def kvcacheio_direct() -> bool:
+    """Move three rows from host to device memory with ``transfer_kv_direct``."""
+    from sgl_kernel.kvcacheio import transfer_kv_direct
+
+    host, device = _pattern(1), _pattern(3).to(_device())
+    src, dst = _indices("cpu")
+    transfer_kv_direct([host], [device], src, dst, 1)
+    _expect("transfer_kv_direct", device, _moved(1, 3))
+    return True
+
+
+def jit_toolchain() -> bool:
+    """Look for the compiler that SGLang's JIT kernels need on this build of torch."""
+    import torch
+
+    return shutil.which("hipcc" if torch.version.hip else "nvcc") is not None
+
+
+def triton() -> bool:
+    """Launch one Triton kernel that adds one to eight integers."""
+    import torch
+
+    from pytest_sglhw.environment.smoke_triton import add_one
+
+    values = torch.arange(_ROWS, device=_device(), dtype=torch.int32)
+    add_one[(1,)](values, _ROWS)
+    _expect("a Triton kernel", values, torch.arange(1, _ROWS + 1, dtype=torch.int32))
+    return True
+
+
+def fp8() -> bool:
+    """Multiply two small matrices of ones in FP8."""
+    import torch
+
+    device = _device()
+    dtype = torch.float8_e4m3fnuz if _is_gfx942() else torch.float8_e4m3fn
+    ones = torch.ones(32, 32, device=device).to(dtype)
+    scale = torch.ones((), device=device)
+    product = torch._scaled_mm(ones, ones.t(), scale, scale, out_dtype=torch.bfloat16)
+    _expect("an FP8 matrix product", product, torch.full((32, 32), 32.0, dtype=torch.bfloat16))
+    return True
+
+
+def cuda_graph() -> bool:
+    """Capture one addition in a CUDA graph and replay it twice."""
+    import torch
+
+    value = torch.zeros(_ROWS, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        value += 1
+    value.zero_()
+    graph.replay()
+    graph.replay()
+    _expect("a replayed CUDA graph", value, torch.full((_ROWS,), 2.0))
+    return True
+
+
+def p2p() -> bool:
+    """Copy a row from the first device to the second, where they can reach each other."""
+    import torch
+
+    if torch.cuda.device_count() < 2 or not torch.cuda.can_device_access_peer(0, 1):
+        return False
+    copy = _pattern(1).to("cuda:0").to("cuda:1")
+    _expect("a copy between two devices", copy, _pattern(1))
+    return True
+
+
+def amx() -> bool:
+    """Ask torch whether this CPU has AMX tiles."""
+    import torch
+
+    return bool(torch.cpu._is_amx_tile_supported())
+
+
+def _device() -> str:
+    """Name torch's accelerator; ``cuda`` on ROCm."""
+    import torch
+
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is None:
+        raise RuntimeError("torch has no accelerator in this process")
+    return accelerator.type
+
+
+def _is_gfx942() -> bool:
+    import torch
+
+    return bool(torch.version.hip) and "gfx942" in torch.cuda.get_device_properties(0).gcnArchName
+
+
+def _pattern(seed: int) -> torch.Tensor:
+    """Fill rows of bytes so that no two bytes at one place agree between seeds, rows or neighbours."""
+    import torch
+
+    row, column = torch.arange(_ROWS)[:, None], torch.arange(_WIDTH)[None, :]
+    return ((row * 37 + column * 5 + seed * 61) % 251).to(torch.uint8)
+
+
+def _indices(device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    import torch
+
+    source, destination = [6, 1, 3], [0, 5, 2]
+    return torch.tensor(source, device=device), torch.tensor(destination, device=device)
+
+
+def _moved(source: int, destination: int) -> torch.Tensor:
+    src, dst = _indices("cpu")
+    expected = _pattern(destination)
+    expected[dst] = _pattern(source)[src]
+    return expected
+
+
+def _expect(what: str, found: torch.Tensor, expected: torch.Tensor) -> None:
+    wrong = int((found.cpu() != expected).sum())
+    if wrong:
+        raise WrongBytesError(f"{what} left {wrong} of {expected.numel()} values wrong")

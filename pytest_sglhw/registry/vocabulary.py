@@ -1,0 +1,25 @@
+"""Words that the built-in rows share: package names, groups of archs, and the two kinds of documented signal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SGLANG = ("sglang", "amd-sglang")
+KERNELS = ("sglang-kernel", "sgl-kernel")
+FLASHINFER = ("flashinfer-python",)
+SMOKE = "pytest_sglhw.environment.smoke:"
+
+# SGLang asks for the major version of the compute capability: 10 is SM100, 12 is SM120. CUDA 13 renamed 10.1 to 11.0.
+SM100 = ("sm100", "sm101", "sm103")
+SM120 = ("sm120", "sm121")
+BLACKWELL = (*SM100, "sm110", *SM120)
+
+
+def refusal(exception: str, match: str) -> dict[str, Any]:
+    """Give the row of a documented error: its class and a pattern that holds for every release that matters."""
+    return {"exception": exception, "match": match}
+
+
+def warns(match: str) -> dict[str, Any]:
+    """Give the row of a documented warning: SGLang goes on after it."""
+    return {"exception": "UserWarning", "match": match, "warning": True}
