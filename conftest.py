@@ -1,0 +1,5 @@
+"""Configuration of this project's own tests."""
+
+from __future__ import annotations
+
+pytest_plugins = ["pytester"]
