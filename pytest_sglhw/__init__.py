@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _PREDICATES = "pytest_sglhw.environment.predicates"
 
-#: Public name -> ``module:attribute``. Loading the plugin imports this package, so a name costs nothing until it is used.
+#: Public name -> ``module:attribute``. Loading the plugin imports this package: a name costs nothing until it is used.
 _PUBLIC = {
     "Environment": "pytest_sglhw.environment.records:Environment",
     "PytestSglhwWarning": "pytest_sglhw.errors:PytestSglhwWarning",

@@ -13,7 +13,10 @@ from collections.abc import Sequence
 
 COMMANDS = {
     "doctor": ("pytest_sglhw.environment.doctor", "what machine this is and what it can do, with evidence"),
-    "conformance": ("pytest_sglhw.conformance.command", "check KV transfer kernels byte for byte against the reference"),
+    "conformance": (
+        "pytest_sglhw.conformance.command",
+        "check KV transfer kernels byte for byte against the reference",
+    ),
     "merge": ("pytest_sglhw.report.command", "merge reports of several lanes into one hardware matrix"),
     "capabilities": ("pytest_sglhw.registry.command", "the capability registry as a table"),
 }

@@ -38,7 +38,8 @@ class Option(NamedTuple):
 
 # Help strings start in lower case and end without a full stop, like pytest's own.
 OPTIONS = (
-    Option("lane", "check the run against the promise of lane NAME of the configuration", "NAME", env="SGLHW_LANE", ini=False),
+    Option("lane", "check the run against the promise of lane NAME of the configuration", "NAME", env="SGLHW_LANE",
+           ini=False),
     Option("fake", "pretend to be a machine: platform[:arch][*count][,+capability|-capability...] or a file that "
            "'sglhw doctor --json' wrote", "SPEC|FILE", ini=False),
     Option("plan", "collect, run nothing, and show what each test would do in each lane", ini=False, flag=True),
@@ -49,7 +50,8 @@ OPTIONS = (
     Option("probe", "what to ask a child process: what static facts leave open (auto) or every stage (full)",
            choices=("auto", "full"), default="auto", env="SGLHW_PROBE"),
     Option("probe-timeout", "seconds that one stage of the probe may take", "S", default="60"),
-    Option("devices", "give each xdist worker its own devices: off, auto or device ids", "off|auto|ID,...", default="off"),
+    Option("devices", "give each xdist worker its own devices: off, auto or device ids", "off|auto|ID,...",
+           default="off"),
     Option("devices-per-worker", "devices for each xdist worker", "N", default="1"),
     Option("vacuous", "what becomes of a passing test that required a kernel and never called one",
            choices=("off", "warn", "fail"), default="off"),
@@ -156,7 +158,9 @@ def _choice(stem: str, values: dict[str, Any]) -> str:
     option = _BY_STEM[stem]
     value: str = values[stem] or option.default
     if value not in option.choices:
-        raise pytest.UsageError(f"{value!r} is not a valid {stem} ({_where(stem)}). Valid: {', '.join(option.choices)}.")
+        raise pytest.UsageError(
+            f"{value!r} is not a valid {stem} ({_where(stem)}). Valid: {', '.join(option.choices)}."
+        )
     return value
 
 

@@ -71,4 +71,6 @@ class Registry:
             raise RegistryError(f"{kind} {name!r} from {self.origin} is not a valid name. Valid: [a-z][a-z0-9_]*.")
         if name in taken:
             first = taken[name][1] if kind == "provider" else taken[name].origin
-            raise RegistryError(f"{kind} {name!r} is defined twice: by {first} and by {self.origin}. Rename one of them.")
+            raise RegistryError(
+                f"{kind} {name!r} is defined twice: by {first} and by {self.origin}. Rename one of them."
+            )
