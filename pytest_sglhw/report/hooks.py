@@ -1,4 +1,4 @@
-"""Hooks of the report part."""
+"""Hooks of the report part: track results where somebody wants them, record them where a report is asked for."""
 
 from __future__ import annotations
 
@@ -8,4 +8,30 @@ from pytest_sglhw.settings import Settings
 
 
 def register(config: pytest.Config, settings: Settings) -> None:
-    """Register this part."""
+    """Register what this run needs of the tracker and the recorder; a plan runs nothing and has no results."""
+    if settings.plan or not (settings.report or _somebody_listens(config, settings)):
+        return
+    from pytest_sglhw.report import results
+
+    manager = config.pluginmanager
+    if hasattr(config, "workerinput"):
+        from pytest_sglhw.report.files import FileCourier
+
+        manager.register(FileCourier(config), "sglhw-files")
+        return
+    from pytest_sglhw.report.files import FileReceiver
+
+    tracker = results.ResultTracker(config, settings)
+    manager.register(tracker, "sglhw-results")
+    manager.register(FileReceiver(tracker), "sglhw-files")
+    if settings.report:
+        from pytest_sglhw.report.recorder import Recorder
+
+        manager.register(Recorder(config, settings, settings.report), "sglhw-report")
+
+
+def _somebody_listens(config: pytest.Config, settings: Settings) -> bool:
+    if settings.lane or (settings.junit_properties and config.getoption("xmlpath", None)):
+        return True
+    hook = config.hook
+    return bool(hook.pytest_sglhw_test_finished.get_hookimpls() or hook.pytest_sglhw_file_finished.get_hookimpls())

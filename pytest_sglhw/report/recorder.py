@@ -1,0 +1,192 @@
+"""The report of a run: JSON Lines, each record in the file as soon as it happens. The schema is in docs/report.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+from typing import IO, Any
+
+import pytest
+
+from pytest_sglhw.environment.detection import DETECTION
+from pytest_sglhw.report.results import FileResult, TestResult
+from pytest_sglhw.settings import Settings
+
+#: Major and minor version of the records. A reader refuses another major one; the minor one grows with new keys.
+SCHEMA = "1.0"
+
+#: What ``lanes`` says of the run for its report: ``lane``, ``shard`` (``"2/4"``) and ``promise`` (the lane's table).
+LANE_FACTS = pytest.StashKey[Mapping[str, Any]]()
+
+_encode = json.JSONEncoder(default=str, separators=(",", ":")).encode
+
+
+class RecordWriter:
+    """A file of JSON Lines that holds every whole record even if this process is killed.
+
+    Only the process that opened it writes: a test that forks and goes on in the child adds nothing.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.error: OSError | None = None
+        self._owner = os.getpid()
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        self._file: IO[bytes] = open(path, "wb")  # noqa: SIM115 - open as long as the run
+
+    def write(self, kind: str, record: Mapping[str, Any]) -> None:
+        """Append one record and flush it; after the first write that fails the report is over and says so."""
+        if self.error is None and os.getpid() == self._owner:
+            try:
+                self._file.write(_encode({"kind": kind, **record}).encode("ascii") + b"\n")
+                self._file.flush()
+            except OSError as error:
+                self.error = error
+
+    def close(self) -> None:
+        """Close the file; what could not be written is lost and ``error`` says why."""
+        try:
+            self._file.close()
+        except OSError as error:
+            self.error = self.error or error
+
+
+class Recorder:
+    """Write the report: one plugin object, in the process that reports."""
+
+    def __init__(self, config: pytest.Config, settings: Settings, path: str) -> None:
+        self._config = config
+        self._settings = settings
+        # Resolved at once: a test may change the working directory.
+        self._path = os.path.abspath(path)
+        self._writer: RecordWriter | None = None
+        self._session: pytest.Session | None = None
+        self._begun = time.time()
+        self._has_environment = False
+        self._counts: Counter[str] = Counter()
+        self._files: Counter[str] = Counter()
+        self._reruns = 0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Begin the report."""
+        self._session = session
+        try:
+            self._writer = RecordWriter(self._path)
+        except OSError as error:
+            raise pytest.UsageError(
+                f"the report {self._path!r} (--sglhw-report) can't be written: {error.strerror or error}. "
+                "Give a file in a directory that this user may write to."
+            ) from None
+        self._write("session", self._session_record())
+        self._write_environment()
+
+    def pytest_collection_finish(self) -> None:
+        """Record the environment where the lane's contract had it probed before the tests."""
+        self._write_environment()
+
+    def pytest_sglhw_file_finished(self, result: FileResult) -> None:
+        """Record a file that gave no test."""
+        self._files[result.outcome] += 1
+        self._write("collect", result.to_json())
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Record that a test was started: without a ``test`` record after it, this is where the run was cut off."""
+        self._write("start", {"nodeid": nodeid, "time": round(time.time(), 3)})
+
+    def pytest_sglhw_test_finished(self, result: TestResult) -> None:
+        """Record the result of a test."""
+        if not self._has_environment:
+            self._write_environment()
+        if result.rerun:
+            self._reruns += 1
+        else:
+            self._counts[result.outcome] += 1
+        self._write("test", {**result.to_json(), "lane": self._settings.lane})
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail the run whose report could not be written: it would be taken for one that was cut off."""
+        if self._writer and self._writer.error and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say where the report is, or why it is not whole."""
+        if self._writer is None:
+            return
+        fake = f" (faked environment: {self._settings.fake})" if self._settings.fake else ""
+        terminalreporter.write_sep("-", f"sglhw report: {self._path}{fake}")
+        if self._writer.error:
+            error = self._writer.error
+            terminalreporter.write_line(
+                f"the report is cut off, since writing it failed: {error.strerror or error}", red=True
+            )
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """End the report; only now is the exit status final."""
+        if self._writer is None:
+            return
+        self._write_environment()
+        self._write("end", self._end_record())
+        self._writer.close()
+
+    def _write(self, kind: str, record: Mapping[str, Any]) -> None:
+        if self._writer is not None:
+            self._writer.write(kind, record)
+
+    def _write_environment(self) -> None:
+        if self._has_environment or (known := self._environment()) is None:
+            return
+        self._has_environment = True
+        self._write("environment", {"environment": known})
+
+    def _environment(self) -> Mapping[str, Any] | None:
+        """The environment where it is known already: writing a report probes nothing."""
+        known = getattr(self._config.stash[DETECTION], "known", None)
+        return None if known is None else known.to_json()
+
+    def _session_record(self) -> dict[str, Any]:
+        settings = self._settings
+        environment = self._environment()
+        self._has_environment = environment is not None
+        return {
+            "schema": SCHEMA,
+            "run_id": uuid.uuid4().hex,
+            "time": round(self._begun, 3),
+            "attempt": run_attempt(os.environ),
+            "lane": settings.lane,
+            "shard": settings.shard,
+            "promise": None,
+            **self._config.stash.get(LANE_FACTS, {}),
+            "fake": settings.fake,
+            "environment": environment,
+            "versions": {"pytest": pytest.__version__, "python": platform.python_version()},
+            "args": list(self._config.invocation_params.args),
+        }
+
+    def _end_record(self) -> dict[str, Any]:
+        session = self._session
+        return {
+            "exit_status": int(session.exitstatus) if session is not None else None,
+            "counts": dict(self._counts),
+            "files": dict(self._files),
+            "reruns": self._reruns,
+            "collected": getattr(session, "testscollected", 0),
+            "duration": round(time.time() - self._begun, 3),
+        }
+
+
+def run_attempt(environ: Mapping[str, str]) -> int:
+    """Which attempt at its lane this run is: ``SGLHW_ATTEMPT``, else what GitHub counts, else 1."""
+    for name in ("SGLHW_ATTEMPT", "GITHUB_RUN_ATTEMPT"):
+        text = environ.get(name, "")
+        if text.isdecimal() and int(text) > 0:
+            return int(text)
+    return 1
