@@ -6,12 +6,14 @@ reason reads the same, and no file that is empty; so each worker hands its own l
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_sglhw.report.results import FileResult, ResultTracker, collect_result
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 _KEY = "sglhw_files"
 

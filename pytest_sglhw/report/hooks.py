@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
-from pytest_sglhw.settings import Settings
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_sglhw.settings import Settings
 
 
 def register(config: pytest.Config, settings: Settings) -> None:

@@ -8,20 +8,23 @@ import platform
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_sglhw.environment.detection import DETECTION
-from pytest_sglhw.report.results import FileResult, TestResult
-from pytest_sglhw.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_sglhw.report.results import FileResult, TestResult
+    from pytest_sglhw.settings import Settings
 
 #: Major and minor version of the records. A reader refuses another major one; the minor one grows with new keys.
 SCHEMA = "1.0"
 
 #: What ``lanes`` says of the run for its report: ``lane``, ``shard`` (``"2/4"``) and ``promise`` (the lane's table).
-LANE_FACTS = pytest.StashKey[Mapping[str, Any]]()
+LANE_FACTS = pytest.StashKey[dict[str, Any]]()
 
 _encode = json.JSONEncoder(default=str, separators=(",", ":")).encode
 
@@ -168,7 +171,6 @@ class Recorder:
             "fake": settings.fake,
             "environment": environment,
             "versions": {"pytest": pytest.__version__, "python": platform.python_version()},
-            "args": list(self._config.invocation_params.args),
         }
 
     def _end_record(self) -> dict[str, Any]:

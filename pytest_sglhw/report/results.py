@@ -8,14 +8,17 @@ to ``pytest_sglhw_file_finished``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_sglhw.report.outcomes import EXECUTED
-from pytest_sglhw.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_sglhw.settings import Settings
 
 #: Longest reason that is kept; the whole text is in pytest's own output.
 REASON_LIMIT = 500
@@ -53,7 +56,7 @@ class TestResult:
     def to_json(self) -> dict[str, Any]:
         """The result as keys of a ``test`` record."""
         facts = self.facts
-        record = {
+        record: dict[str, Any] = {
             "nodeid": self.nodeid,
             "outcome": self.outcome,
             "duration": round(self.duration, 6),
@@ -70,7 +73,8 @@ class TestResult:
             record["marks"] = facts["marks"]
         if self.rerun:
             record["rerun"] = True
-        return record | facts.get("matrix", {})
+        record.update(facts.get("matrix", {}))
+        return record
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ class PhaseLog:
                     return ("call" if phase == "subtest" else phase), word, reason
         for phase in ("call", "setup"):
             word, reason = self._seen.get(phase, ("passed", ""))
-            if phase == "call" and phase in self._seen or word != "passed":
+            if (phase == "call" and phase in self._seen) or word != "passed":
                 return phase, word, reason
         return "setup", "not_run", "only the fixtures ran: the test's own code was not called"
 
