@@ -96,7 +96,7 @@ class Slots(NamedTuple):
 
     def split(self, stops: Sequence[int]) -> list[Slots]:
         """Return consecutive blocks of the tokens, a new one from each stop on."""
-        blocks = zip(*(positions.tensor_split(stops) for positions in self.positions), strict=True)
+        blocks = zip(*(positions.tensor_split(tuple(stops)) for positions in self.positions), strict=True)
         return [Slots(self.side, block) for block in blocks]
 
     def rows(self, tensor: Tensor) -> RowSet | None:

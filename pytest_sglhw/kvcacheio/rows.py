@@ -43,7 +43,7 @@ class RowCopy:
         self._src, self._dst, self._width = src, dst, width
         self._src_count, self._dst_count = int(src.rows.max()) + 1, int(dst.rows.max()) + 1
         chunk = max(1, _STAGING_BYTES // width)
-        stops = range(chunk, src.rows.numel(), chunk)
+        stops = tuple(range(chunk, src.rows.numel(), chunk))
         self._chunks = list(zip(src.rows.tensor_split(stops), dst.rows.tensor_split(stops), strict=True))
 
     def __call__(self, src_address: int, dst_address: int) -> None:
