@@ -23,7 +23,7 @@ OPS = {
     "transfer_kv_all_layer_mla_lf_pf": ("layer_first", "page_first", 1, True),
 }
 
-#: heads, bytes of a head, dtype: items of 8 to 1152 bytes, heads of 8 bytes or more and one that is not a multiple of 8.
+#: heads, bytes of a head, dtype: items of 8 to 1152 bytes, among them heads whose bytes are not a multiple of 8.
 ITEMS = [
     (1, 8, torch.uint8),
     (2, 8, torch.float16),
