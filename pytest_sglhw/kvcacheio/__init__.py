@@ -11,7 +11,11 @@ from pytest_sglhw.kvcacheio.direct import (
     transfer_kv_direct,
     transfer_kv_per_layer_direct_pf_lf,
 )
-from pytest_sglhw.kvcacheio.host import copy_all_layer_kv_cache_cpu
+from pytest_sglhw.kvcacheio.host import (
+    copy_all_layer_kv_cache_cpu,
+    get_device_accessible_ptr,
+    transfer_embedding_ranges_direct,
+)
 from pytest_sglhw.kvcacheio.kernels import (
     transfer_kv_all_layer,
     transfer_kv_all_layer_lf_pf,
@@ -27,6 +31,8 @@ from pytest_sglhw.kvcacheio.kernels import (
 
 __all__ = [
     "copy_all_layer_kv_cache_cpu",
+    "get_device_accessible_ptr",
+    "transfer_embedding_ranges_direct",
     "transfer_kv_all_layer",
     "transfer_kv_all_layer_direct_lf_pf",
     "transfer_kv_all_layer_lf_pf",

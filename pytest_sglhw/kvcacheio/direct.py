@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from pytest_sglhw.kvcacheio.checks import check_paging, require, require_cpu
-from pytest_sglhw.kvcacheio.rows import RowCopy, RowSet
+from pytest_sglhw.kvcacheio.rows import RowCopy, RowSet, extent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,8 +34,9 @@ def transfer_kv_direct(
     """
     require(len(src_layers) == len(dst_layers), "Source and destination layers must have the same number of layers")
     src_slots, dst_slots = check_paging(src_indices, dst_indices, page_size)
+    src, dst = Slots("Source", (src_slots,)), Slots("Destination", (dst_slots,))
     pairs = list(zip(src_layers, dst_layers, strict=True))
-    _copy_tokens(pairs, Slots("Source", (src_slots,)), Slots("Destination", (dst_slots,)), _runs(src_slots, dst_slots))
+    _copy_tokens(pairs, src, dst, _runs(src_slots, dst_slots), _share_memory(src_layers, dst_layers))
 
 
 def transfer_kv_per_layer_direct_pf_lf(
@@ -59,7 +60,8 @@ def transfer_kv_per_layer_direct_pf_lf(
     src_slots, dst_slots = check_paging(src_indices, dst_indices, page_size)
     pairs = _paired_layers("src_ptrs", src_ptrs, "dst_ptrs", dst_ptrs, layer_id)
     pages, starts = _pages("Source", src_slots, page_size), _starts("Destination", dst_slots, page_size)
-    _copy_tokens(pairs, pages, starts, range(page_size, src_slots.numel(), page_size))
+    steps = range(page_size, src_slots.numel(), page_size)
+    _copy_tokens(pairs, pages, starts, steps, _share_memory(src_ptrs, dst_ptrs))
 
 
 def transfer_kv_all_layer_direct_lf_pf(
@@ -77,7 +79,8 @@ def transfer_kv_all_layer_direct_lf_pf(
     src_slots, dst_slots = check_paging(src_indices, dst_indices, page_size)
     pairs = [(layer, pool) for pool, layer in _paired_layers("dst_ptrs", dst_ptrs, "src_ptrs", src_ptrs, 0)]
     starts, pages = _starts("Source", src_slots, page_size), _pages("Destination", dst_slots, page_size)
-    _copy_tokens(pairs, starts, pages, range(page_size, src_slots.numel(), page_size))
+    steps = range(page_size, src_slots.numel(), page_size)
+    _copy_tokens(pairs, starts, pages, steps, _share_memory(src_ptrs, dst_ptrs))
 
 
 class Slots(NamedTuple):
@@ -86,9 +89,14 @@ class Slots(NamedTuple):
     side: str
     positions: tuple[Tensor, ...]
 
-    def check(self, tensor: Tensor) -> None:
-        """Refuse slots that the tensor does not have, where ``at::slice`` would clamp, wrap or broadcast."""
-        for positions, size in zip(self.positions, tensor.shape[: len(self.positions)], strict=True):
+    def check(self, tensors: Sequence[Tensor]) -> None:
+        """Refuse slots that a tensor does not have, where ``at::slice`` would clamp, wrap or broadcast."""
+        depth = len(self.positions)
+        for tensor in tensors:
+            require_cpu(tensor, f"{self.side} layer")
+            require(tensor.dim() >= depth, f"{self.side} layer of shape {list(tensor.shape)} has no tokens")
+        for dimension, positions in enumerate(self.positions):
+            size = min(tensor.shape[dimension] for tensor in tensors)
             low, high = int(positions.min()), int(positions.max())
             if low < 0 or high >= size:
                 wrong = low if low < 0 else high
@@ -104,7 +112,7 @@ class Slots(NamedTuple):
         depth = len(self.positions)
         pitch = tensor.stride(depth - 1)
         token = tensor[(0,) * depth]
-        if not token.is_contiguous() or pitch < token.numel() or tensor.stride(0) % pitch:
+        if not token.is_contiguous() or pitch < max(token.numel(), 1) or tensor.stride(0) % pitch:
             return None
         rows = self.positions[0] if depth == 1 else self.positions[0] * (tensor.stride(0) // pitch) + self.positions[1]
         return RowSet(rows, pitch * tensor.element_size())
@@ -129,6 +137,8 @@ def _paired_layers(
     require(
         len(layers) % len(pools) == 0, f"{layers_name} must have as many layers of K as of V, got {len(layers)} tensors"
     )
+    for pool in pools:
+        require(pool.dim() >= 3, f"{pools_name} must be [pages, layers, tokens, ...], got shape {list(pool.shape)}")
     count = len(layers) // len(pools)
     held = min(pool.shape[1] for pool in pools)
     if not 0 <= first <= held - count:
@@ -143,28 +153,24 @@ def _runs(src_slots: Tensor, dst_slots: Tensor) -> list[int]:
     return stops
 
 
-def _copy_tokens(pairs: list[tuple[Tensor, Tensor]], src: Slots, dst: Slots, stops: Sequence[int]) -> None:
-    """Copy tokens for each pair of tensors; where tensors share memory, block after block as upstream does."""
+def _copy_tokens(
+    pairs: list[tuple[Tensor, Tensor]], src: Slots, dst: Slots, steps: Sequence[int], shared: bool
+) -> None:
+    """Copy tokens for each pair of tensors: all at once, or if they share memory step by step as upstream does."""
     if src.positions[0].numel() == 0 or not pairs:
         return
-    for pair in pairs:
-        for name, tensor, slots in zip(("Source", "Destination"), pair, (src, dst), strict=True):
-            require_cpu(tensor, f"{name} layer")
-            slots.check(tensor)
-        _check_token_shapes(pair[0], pair[1], len(src.positions), len(dst.positions))
-    in_order = _share_memory(pairs)
-    steps = zip(src.split(stops), dst.split(stops), strict=True) if in_order else [(src, dst)]
-    for src_step, dst_step in steps:
+    src.check([pair[0] for pair in pairs])
+    dst.check([pair[1] for pair in pairs])
+    for src_tensor, dst_tensor in pairs:
+        _check_token_shapes(src_tensor.shape[len(src.positions) :], dst_tensor.shape[len(dst.positions) :])
+    for src_step, dst_step in zip(src.split(steps), dst.split(steps), strict=True) if shared else [(src, dst)]:
         for src_tensor, dst_tensor in pairs:
             _copy(src_tensor, dst_tensor, src_step, dst_step)
 
 
-def _check_token_shapes(src: Tensor, dst: Tensor, src_depth: int, dst_depth: int) -> None:
-    src_token, dst_token = src.shape[src_depth:], dst.shape[dst_depth:]
-    fits = len(src_token) == len(dst_token) and all(s in (1, d) for s, d in zip(src_token, dst_token, strict=True))
-    require(
-        fits, f"a source token of shape {list(src_token)} does not fit a destination token of shape {list(dst_token)}"
-    )
+def _check_token_shapes(src: Sequence[int], dst: Sequence[int]) -> None:
+    fits = len(src) == len(dst) and all(size in (1, wanted) for size, wanted in zip(src, dst, strict=True))
+    require(fits, f"a source token of shape {list(src)} does not fit a destination token of shape {list(dst)}")
 
 
 def _copy(src: Tensor, dst: Tensor, src_slots: Slots, dst_slots: Slots) -> None:
@@ -190,15 +196,11 @@ def _last_of_each(slots: Slots) -> Tensor:
     return order[torch.cat([changes, torch.ones(1, dtype=torch.bool)])]
 
 
-def _share_memory(pairs: list[tuple[Tensor, Tensor]]) -> bool:
-    """Say whether a destination overlaps a source or another destination."""
-    spans = torch.tensor([_span(tensor) for pair in zip(*pairs, strict=True) for tensor in pair])
-    start, stop = spans[:, 0], spans[:, 1]
-    dst = slice(len(pairs), None)
-    overlaps = (start[:, None] < stop[None, dst]) & (start[None, dst] < stop[:, None])
-    return int(overlaps.sum()) > len(pairs)  # each destination overlaps itself
+def _share_memory(sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> bool:
+    """Say whether the memory that a source spans meets that of a destination."""
+    src, dst = (torch.tensor([_span(tensor) for tensor in side]).reshape(-1, 2) for side in (sources, destinations))
+    return bool(((src[:, None, 0] < dst[None, :, 1]) & (dst[None, :, 0] < src[:, None, 1])).any())
 
 
 def _span(tensor: Tensor) -> tuple[int, int]:
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+    return tensor.data_ptr(), tensor.data_ptr() + extent(tensor)

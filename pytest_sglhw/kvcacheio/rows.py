@@ -51,7 +51,7 @@ class RowCopy:
         element = _widest_element(src_address, self._src.stride, dst_address, self._dst.stride, self._width)
         src = _view(src_address, self._src_count, self._src.stride, self._width, element)
         dst = _view(dst_address, self._dst_count, self._dst.stride, self._width, element)
-        overlap = src_address < dst_address + _reach(dst) and dst_address < src_address + _reach(src)
+        overlap = src_address < dst_address + extent(dst) and dst_address < src_address + extent(src)
         for src_rows, dst_rows in [(self._src.rows, self._dst.rows)] if overlap else self._chunks:
             dst.index_copy_(0, dst_rows, src.index_select(0, src_rows))
 
@@ -68,6 +68,9 @@ def _view(address: int, count: int, stride: int, width: int, element: int) -> Te
     return memory.as_strided((count, width // element), (stride // element, 1))
 
 
-def _reach(view: Tensor) -> int:
-    """Return the bytes from the view's first byte to its last."""
-    return int(((view.shape[0] - 1) * view.stride(0) + view.shape[1]) * view.element_size())
+def extent(tensor: Tensor) -> int:
+    """Return the bytes from the tensor's first element to the end of its last."""
+    if tensor.numel() == 0:
+        return 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return int((last + 1) * tensor.element_size())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 import torch
 
 from pytest_sglhw.kvcacheio.checks import check_reach, check_slots, require, require_cpu, require_scalar_type
-from pytest_sglhw.kvcacheio.rows import RowCopy, RowSet
+from pytest_sglhw.kvcacheio.rows import RowCopy, RowSet, extent
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,7 +42,7 @@ class Pool(NamedTuple):
     def check(self, layout: Layout, slots: Tensor, rows: Tensor, width: int, side: str) -> None:
         """Refuse a slot whose last byte lies beyond the tensor's last element."""
         end = int(rows.max()) * layout.stride + max(layout.offsets) + width
-        check_reach(slots, end, _extent(self.tensor), side, self.name)
+        check_reach(slots, end, extent(self.tensor), side, self.name)
 
 
 class Table(NamedTuple):
@@ -103,14 +103,6 @@ def _checked_rows(side: Side, slots: Tensor, width: int) -> Tensor:
     for buffer in side.buffers:
         buffer.check(side.layout, slots, rows, width, side.name)
     return rows
-
-
-def _extent(tensor: Tensor) -> int:
-    """Return the bytes from the tensor's first element to the end of its last."""
-    if tensor.numel() == 0:
-        return 0
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return int((last + 1) * tensor.element_size())
 
 
 def packed_pool(name: str, tensor: Tensor) -> Pool:
