@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,10 @@ _PUBLIC = {
     "is_xpu": f"{_PREDICATES}:is_xpu",
 }
 
+#: Every mark is here under its own name, ``requires_<capability>`` for the capabilities that others add as well. A name
+#: that is no mark after all is refused when its file is collected, with the valid ones.
+_MARKS = re.compile(r"(cuda|rocm|xpu|npu|musa|mps|hpu|cpu|gpu)_only|requires_[a-z][a-z0-9_]*|sglhw|known_gap")
+
 __all__ = [  # noqa: RUF022 (classes and functions first, then the predicates)
     "Environment",
     "PytestSglhwWarning",
@@ -56,6 +61,10 @@ __all__ = [  # noqa: RUF022 (classes and functions first, then the predicates)
 
 
 def __getattr__(name: str) -> Any:
+    if _MARKS.fullmatch(name):
+        import pytest
+
+        return getattr(pytest.mark, name)
     target = _PUBLIC.get(name)
     if target is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,11 +1,174 @@
-"""Hooks of the gates part."""
+"""Hooks of the gates part. An idle run has two of them; the rest is registered when the first mark of ours is met."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Generator, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 import pytest
 
-from pytest_sglhw.settings import Settings
+from pytest_sglhw.gates.names import capability_line, registered_lines
+
+if TYPE_CHECKING:
+    from pytest_sglhw.gates.ownership import Ownership
+    from pytest_sglhw.gates.reading import Node, Reading
+    from pytest_sglhw.settings import Settings
+
+#: Names by which ``-p`` may ask for this plugin.
+_PLUGIN_NAMES = frozenset({"sglhw", "pytest_sglhw.plugin"})
+
+#: Marks of pytest itself and of its widespread plugins: nobody has to look twice.
+_SETTLED = (
+    "parametrize",
+    "usefixtures",
+    "filterwarnings",
+    "skip",
+    "asyncio",
+    "anyio",
+    "timeout",
+    "slow",
+    "xdist_group",
+)
+
+_CONDITIONAL = ("skipif", "xfail")
+_CAPABILITY_MARK = re.compile(rb"\brequires_[a-z][a-z0-9_]*")
 
 
 def register(config: pytest.Config, settings: Settings) -> None:
     """Register this part."""
+    config.pluginmanager.register(Gates(config, settings), "sglhw-gates")
+
+
+class Gates:
+    """Meet the marks of each file as it is collected."""
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self._config = config
+        self._settings = settings
+        self._settled = set(_SETTLED)
+        self._lines = registered_lines()
+        self._opted_in = bool(settings.explicit) or not _PLUGIN_NAMES.isdisjoint(config.option.plugins or ())
+        self._running = False
+        taken = {line.partition("(")[0].partition(":")[0].strip() for line in config.getini("markers")}
+        for name, line in self._lines.items():
+            if name not in taken or self._opted_in:
+                config.addinivalue_line("markers", line)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Refuse a file whose marks mean nothing."""
+        if isinstance(collector, pytest.File):
+            self._register_added_capabilities(collector)
+        report = yield
+        if report.passed:
+            problems = [(node.nodeid, text) for node in (collector, *report.result) for text in self._problems(node)]
+            if problems:
+                from pytest_sglhw.gates.collecting import refuse
+
+                refuse(report, problems)
+        elif report.failed:
+            self._hint_at_slip(report, collector)
+        return report
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Meet the marks that other plugins added after their file was collected."""
+        if not self._running:
+            any(
+                self._problem(mark, item)
+                for item in items
+                for mark in item.own_markers
+                if mark.name not in self._settled
+            )
+
+    @pytest.hookimpl
+    def pytest_sessionstart(self) -> None:
+        """Watch the reports of workers: this process collects nothing itself."""
+        if self._config.pluginmanager.hasplugin("dsession"):
+            self._watch_reports()
+
+    @cached_property
+    def ownership(self) -> Ownership:
+        """Whose each mark name is."""
+        from pytest_sglhw.gates.ownership import Ownership
+
+        return Ownership(self._config, self._lines.values(), self._opted_in)
+
+    @cached_property
+    def reading(self) -> Reading:
+        """The requirements of the tests; the first who asks starts the part that acts on them."""
+        from pytest_sglhw.environment.detection import DETECTION
+        from pytest_sglhw.gates.reading import Reading
+
+        return Reading(self.ownership, self._config.stash[DETECTION].registry)
+
+    def _problems(self, node: Node) -> Iterator[str]:
+        for mark in node.own_markers:
+            if mark.name not in self._settled:
+                problem = self._problem(mark, node)
+                if problem:
+                    yield problem
+
+    def _problem(self, mark: pytest.Mark, node: Node) -> str | None:
+        if mark.name in _CONDITIONAL:
+            if mark.args and isinstance(mark.args[0], str):
+                from pytest_sglhw.gates.lints import version_condition
+
+                return version_condition(mark)
+            return None
+        if self.ownership.owner(mark.name, node) == "foreign":
+            if self.ownership.never_ours(mark.name):
+                self._settled.add(mark.name)
+            return None
+        self._run()
+        return self.reading.problem(mark, node)
+
+    def _run(self) -> None:
+        if not self._running:
+            from pytest_sglhw.gates.runtime import Runtime
+
+            self._running = True
+            self._config.pluginmanager.register(
+                Runtime(self._config, self._settings, self.reading), "sglhw-gates-runtime"
+            )
+            self._watch_reports()
+
+    def _watch_reports(self) -> None:
+        manager = self._config.pluginmanager
+        if manager.hasplugin("terminalreporter") and not manager.hasplugin("sglhw-gates-summary"):
+            from pytest_sglhw.gates.summary import Summary
+
+            manager.register(Summary(), "sglhw-gates-summary")
+
+    def _register_added_capabilities(self, collector: pytest.File) -> None:
+        # Rows that entry points and hooks add are loaded only for a file that may use them: looking for entry points
+        # costs more than everything else in an idle run, and strict markers want every name before the import.
+        if collector.path.suffix != ".py":
+            return
+        try:
+            found = set(_CAPABILITY_MARK.findall(collector.path.read_bytes()))
+        except OSError:
+            return
+        if any(name.decode() not in self._lines for name in found):
+            self._add_capabilities()
+
+    def _add_capabilities(self) -> None:
+        from pytest_sglhw.environment.detection import DETECTION
+
+        for capability in self._config.stash[DETECTION].registry.capabilities.values():
+            name, line = capability_line(capability.name, capability.summary)
+            if name not in self._lines:
+                self._lines[name] = line
+                self._config.addinivalue_line("markers", line)
+                self.ownership.add(line)
+
+    def _hint_at_slip(self, report: pytest.CollectReport, collector: pytest.Collector) -> None:
+        from pytest_sglhw.gates.collecting import add_hint, refused_name
+
+        name = refused_name(report)
+        if name and self.ownership.owner(name, collector) == "slip":
+            add_hint(report, "pytest-sglhw", self.reading.slip(name))

@@ -1,0 +1,181 @@
+"""Read our marks: every keyword, value and argument is checked, and a wrong one is told what is valid."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_sglhw.errors import MarkError
+from pytest_sglhw.gates.names import GENERAL, PLATFORM_MARKS, REQUIRES
+from pytest_sglhw.gates.requirement import Documented, Need
+from pytest_sglhw.gates.values import READERS, InvalidValueError, platform_reader
+
+if TYPE_CHECKING:
+    from pytest_sglhw.registry import Registry
+
+_COMMON = ("otherwise", "raises", "match", "reason")
+_GENERAL = ("platforms", "archs", "min_arch", "min_devices", "min_memory", *_COMMON, "vacuous_because")
+_REQUIRES = (*_COMMON, "vacuous_because")
+
+
+def suggestion(given: str, valid: Iterable[str]) -> str:
+    """Give ``" Did you mean 'x'?"`` for the closest of the valid names, or nothing."""
+    close = difflib.get_close_matches(given, list(valid), 1, 0.6)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def spelled(mark: pytest.Mark) -> str:
+    """Give a mark as it is written: ``requires_kvcacheio('transfer_kv_direct', otherwise='raise')``."""
+    args = [_shown(arg) for arg in mark.args] + [f"{key}={_shown(value)}" for key, value in mark.kwargs.items()]
+    return f"{mark.name}({', '.join(args)})" if args else mark.name
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple) and len(value) != 1:
+        return f"({', '.join(map(_shown, value))})"
+    return value.__name__ if isinstance(value, type) else repr(value)
+
+
+def key_of(mark: pytest.Mark) -> Hashable:
+    """Give a key under which marks that ask the same meet; the mark itself where its values can't be hashed."""
+    if not mark.args and not mark.kwargs:
+        return mark.name
+    key = (mark.name, mark.args, tuple(mark.kwargs.items()))
+    try:
+        hash(key)
+    except TypeError:
+        return _ById(mark)
+    return key
+
+
+class _ById:
+    """Equal only for one and the same mark, which it keeps alive."""
+
+    __slots__ = ("mark",)
+
+    def __init__(self, mark: pytest.Mark) -> None:
+        self.mark = mark
+
+    def __hash__(self) -> int:
+        return id(self.mark)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and other.mark is self.mark
+
+
+class MarkReader:
+    """Turn marks into needs by the tables of one registry; each distinct mark is read once."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._capabilities = registry.capabilities
+        self._readers = {**READERS, "platforms": platform_reader(_platform_names(registry))}
+        self._needs: dict[Hashable, Need] = {}
+
+    def need(self, mark: pytest.Mark) -> Need:
+        """Give what ``mark`` asks.
+
+        :raises MarkError: a wrong keyword, value, number of arguments or name; the text says what is valid.
+        """
+        key = key_of(mark)
+        found = self._needs.get(key)
+        if found is None:
+            found = self._needs[key] = self._read(mark)
+        return found
+
+    def _read(self, mark: pytest.Mark) -> Need:
+        if mark.name in PLATFORM_MARKS:
+            values = self._values(mark, _COMMON)
+            self._no_arguments(mark)
+            return self._built(mark, values, platforms=PLATFORM_MARKS[mark.name])
+        if mark.name == GENERAL:
+            values = self._values(mark, _GENERAL)
+            self._check_names(mark, "capability", mark.args, self._capabilities)
+            if not mark.args and values.keys().isdisjoint(_GENERAL[:5]):
+                raise MarkError(f"{spelled(mark)} asks for nothing. Valid: capabilities, {', '.join(_GENERAL[:5])}.")
+            return self._built(mark, values, capabilities=mark.args)
+        name = mark.name.removeprefix(REQUIRES)
+        self._check_names(mark, "capability", (name,), self._capabilities)
+        values = self._values(mark, _REQUIRES)
+        kernels = self.kernels(name)
+        if kernels:
+            self._check_names(mark, "kernel", mark.args, kernels)
+        else:
+            self._no_arguments(mark)
+        return self._built(mark, values, capabilities=(name,), kernels=mark.args)
+
+    def kernels(self, capability: str) -> tuple[str, ...]:
+        """Give the names of the single kernels that a capability is known to have."""
+        probe = self._capabilities[capability].probe
+        return tuple(op.rpartition("::")[2] for op in probe.ops) if probe else ()
+
+    def _values(self, mark: pytest.Mark, valid: tuple[str, ...]) -> dict[str, Any]:
+        values = {}
+        for key, value in mark.kwargs.items():
+            if key not in valid:
+                raise MarkError(
+                    f"{spelled(mark)}: {key!r} is not a keyword of {mark.name}. "
+                    f"Valid: {', '.join(valid)}.{suggestion(key, valid)}"
+                )
+            if value is None or value == ():
+                continue
+            try:
+                values[key] = self._readers[key](value)
+            except InvalidValueError as error:
+                raise MarkError(f"{spelled(mark)}: {value!r} is not a valid {key}. Valid: {error}.") from error
+        return values
+
+    def _check_names(self, mark: pytest.Mark, what: str, given: tuple[Any, ...], valid: Iterable[str]) -> None:
+        for name in given:
+            if not isinstance(name, str) or name not in valid:
+                hint = suggestion(name, valid) if isinstance(name, str) else ""
+                raise MarkError(f"{spelled(mark)}: {name!r} is not a known {what}. Valid: {', '.join(valid)}.{hint}")
+
+    def _no_arguments(self, mark: pytest.Mark) -> None:
+        if mark.args:
+            raise MarkError(
+                f"{spelled(mark)}: {mark.name} takes keywords only, but was given {len(mark.args)} "
+                f"argument{'s' if len(mark.args) > 1 else ''}. Valid: {', '.join(_COMMON)}."
+            )
+
+    def _built(self, mark: pytest.Mark, values: dict[str, Any], **asked: Any) -> Need:
+        raises, match = values.pop("raises", ()), values.pop("match", None)
+        need = Need(mark=mark.name, text=spelled(mark), **asked, **values)
+        if need.otherwise == "skip":
+            if raises or match:
+                raise MarkError(
+                    f"{need.text}: raises and match say what otherwise='raise' expects. Add it or drop them."
+                )
+            return need
+        documented = self._documented(need, raises, match)
+        return Need(**{**{name: getattr(need, name) for name in Need.__slots__}, "documented": documented})
+
+    def _documented(self, need: Need, raises: Any, match: Any) -> tuple[Documented, ...]:
+        if raises:
+            return (Documented(raises, match, "as the mark says"),)
+        found = []
+        for name in need.capabilities:
+            errors = [signal for signal in self._capabilities[name].signals if not signal.warning]
+            if not errors:
+                only = "only warns" if self._capabilities[name].signals else "has no documented error"
+                raise MarkError(
+                    f"{need.text}: {name} {only}, so otherwise='raise' needs raises=, which may be a warning."
+                )
+            for signal in errors:
+                found.append(Documented((signal.exception,), match or _pattern(signal.match), f"documented for {name}"))
+        if not found:
+            raise MarkError(f"{need.text}: otherwise='raise' needs raises=, the class that is documented to be raised.")
+        return tuple(dict.fromkeys(found))
+
+
+def _pattern(text: str) -> Any:
+    return READERS["match"](text)
+
+
+def _platform_names(registry: Registry) -> dict[str, str]:
+    names = {name: name for name in registry.platforms}
+    for platform in registry.platforms.values():
+        names.update(dict.fromkeys(getattr(platform, "aliases", ()), platform.name))
+    return names

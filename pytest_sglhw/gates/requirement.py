@@ -1,0 +1,59 @@
+"""What a test asks of the machine: one ``Need`` per mark, all of which must hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import re
+
+Otherwise = Literal["skip", "raise"]
+
+
+@dataclass(frozen=True, slots=True)
+class Documented:
+    """An error or warning that a refusal is documented to end in.
+
+    ``classes`` are classes, or dotted names of classes that nobody here may import. ``source`` says who documents it.
+    """
+
+    classes: tuple[type[BaseException] | str, ...]
+    pattern: re.Pattern[str] | None
+    source: str
+
+    def __str__(self) -> str:
+        names = " or ".join(cls if isinstance(cls, str) else cls.__name__ for cls in self.classes)
+        matching = f" matching {self.pattern.pattern!r}" if self.pattern else ""
+        return f"{names}{matching} ({self.source})"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What one mark asks.
+
+    ``platforms`` are the accepted ones: empty for any, ``None`` for any but ``cpu``. ``min_memory`` is in bytes.
+    ``documented`` is what must be raised where the need does not hold and ``otherwise`` is ``"raise"``.
+    """
+
+    mark: str
+    text: str
+    platforms: tuple[str, ...] | None = ()
+    capabilities: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+    archs: tuple[str, ...] = ()
+    min_arch: str | None = None
+    min_devices: int | None = None
+    min_memory: int | None = None
+    otherwise: Otherwise = "skip"
+    documented: tuple[Documented, ...] = ()
+    reason: str | None = None
+    vacuous_because: str | None = None
+
+
+Requirement = tuple[Need, ...]
+
+
+def describe(requirement: Requirement) -> str:
+    """Give the readable form of a requirement: its marks as they would be written."""
+    return ", ".join(need.text for need in requirement)
