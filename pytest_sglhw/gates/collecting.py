@@ -27,11 +27,3 @@ def refused_name(report: pytest.CollectReport) -> str | None:
     """Give the mark name that pytest itself refused in this file, if that is why it failed."""
     found = _REFUSED.search(str(report.longrepr))
     return found and (found[1] or found[2])
-
-
-def add_hint(report: pytest.CollectReport | pytest.TestReport, title: str, text: str) -> None:
-    """Show ``text`` below the error of a report, wherever that error is shown."""
-    if hasattr(report.longrepr, "addsection"):
-        report.longrepr.addsection(title, text)
-    else:
-        report.longrepr = f"{report.longrepr}\n{title}: {text}"

@@ -167,7 +167,8 @@ class Gates:
                 self.ownership.add(line)
 
     def _hint_at_slip(self, report: pytest.CollectReport, collector: pytest.Collector) -> None:
-        from pytest_sglhw.gates.collecting import add_hint, refused_name
+        from pytest_sglhw.gates.collecting import refused_name
+        from pytest_sglhw.gates.reports import add_hint
 
         name = refused_name(report)
         if name and self.ownership.owner(name, collector) == "slip":

@@ -11,6 +11,7 @@ import pytest
 from pytest_sglhw.environment.detection import DETECTION
 from pytest_sglhw.errors import MarkError, PytestSglhwWarning
 from pytest_sglhw.gates.policy import LANE_POLICY
+from pytest_sglhw.gates.reports import attach
 from pytest_sglhw.gates.verdict import Verdict, decide
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_sglhw.gates.collecting import add_hint
 from pytest_sglhw.gates.expected import did_not_raise, is_documented, is_warning, not_documented, watched_warnings
+from pytest_sglhw.gates.reports import add_hint, attach
 
 if TYPE_CHECKING:
     from pytest_sglhw.gates.verdict import Verdict
@@ -82,8 +82,8 @@ class Trial:
         else:
             report.outcome, report.longrepr = "failed", did_not_raise(self._verdict)
 
-    def _attach(self, report: Any) -> None:
-        report.sglhw = {**self._verdict.facts, "outcome": "raised", "raised": self._raised}
+    def _attach(self, report: pytest.TestReport) -> None:
+        attach(report, {**self._verdict.facts, "outcome": "raised", "raised": self._raised})
 
 
 def _named(error: BaseException) -> str:
