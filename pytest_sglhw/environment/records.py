@@ -1,15 +1,14 @@
 """What is known about a machine: frozen records with ``to_json`` and ``from_json``.
 
-The JSON form is what ``sglhw doctor --json`` writes and ``--sglhw-fake FILE`` reads.
+The JSON form is what ``sglhw doctor --json`` writes and ``--sglhw-fake FILE`` reads. Keys may be added in any release;
+a key never changes its meaning within one major schema.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
-
-from pytest_sglhw.errors import RecordError
 
 #: Major and minor version of the JSON form. A reader refuses another major one and ignores keys it does not know.
 SCHEMA = "1.0"
@@ -18,6 +17,7 @@ State = Literal["available", "unavailable", "broken", "unknown"]
 ProbeStatus = Literal["ok", "hung", "crashed", "garbled", "skipped"]
 
 STATES: tuple[State, ...] = ("available", "unavailable", "broken", "unknown")
+PROBE_STATUSES: tuple[ProbeStatus, ...] = ("ok", "hung", "crashed", "garbled", "skipped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,11 @@ class CapabilityState:
 
 @dataclass(frozen=True, slots=True)
 class ProbeOutcome:
-    """How the probe went. ``stage`` names the last stage that was announced where it did not end ``ok``."""
+    """How the probe of the platform went. ``stage`` names the stage that did not end where it is not ``ok``.
+
+    A capability whose own probe hung or crashed is ``unknown`` in ``capabilities`` and leaves this one alone.
+    ``skipped``: static facts settled the platform, no child process was asked about it.
+    """
 
     status: ProbeStatus = "skipped"
     stage: str = ""
@@ -71,6 +75,8 @@ class Environment:
     versions: Mapping[str, str] = field(default_factory=dict)
     """``driver`` and ``runtime`` as two facts, ``python``, ``os``, toolkit found."""
     capabilities: Mapping[str, CapabilityState] = field(default_factory=dict)
+    kernels: Mapping[str, Mapping[str, CapabilityState]] = field(default_factory=dict)
+    """Per capability that is a set of native kernels: the state of each kernel by name."""
     probe: ProbeOutcome = ProbeOutcome()
     disagreements: tuple[str, ...] = ()
     fake: str | None = None
@@ -85,7 +91,47 @@ class Environment:
         known = self.capabilities.get(name)
         return known or CapabilityState("unknown", f"{name!r} was not looked at when this record was made")
 
+    def kernel(self, capability: str, name: str) -> CapabilityState:
+        """State of one kernel of a capability: its own where it was looked at, else the capability's."""
+        kernels = self.kernels.get(capability)
+        if not kernels:
+            return self.capability(capability)
+        known = self.capabilities.get(capability)
+        if known is not None and known.state in ("broken", "unknown"):
+            return known
+        return kernels.get(name) or CapabilityState(
+            "unavailable", f"{capability} has no kernel {name!r} here", (f"it has {', '.join(kernels)}",)
+        )
+
+    @property
+    def usable_devices(self) -> tuple[Device, ...]:
+        """The devices that took a small allocation."""
+        return tuple(d for d in self.devices if d.state == "available")
+
     @property
     def archs(self) -> tuple[str, ...]:
         """The distinct archs of the usable devices, in device order."""
-        return tuple(dict.fromkeys(d.arch for d in self.devices if d.arch and d.state == "available"))
+        return tuple(dict.fromkeys(d.arch for d in self.usable_devices if d.arch))
+
+    def with_capabilities(self, other: Environment) -> Environment:
+        """Return this record with the capabilities and kernels that ``other`` looked at added."""
+        return replace(
+            self,
+            capabilities={**self.capabilities, **other.capabilities},
+            kernels={**self.kernels, **other.kernels},
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as plain data, ``schema`` first; ``from_json`` reads it back equal."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, data: Any, where: str = "record") -> Environment:
+        """Build the record from plain data; ``where`` names its file in errors.
+
+        :raises RecordError: not a record of this major schema, or a value that means nothing; says which and what is
+            valid.
+        """
+        from pytest_sglhw.environment.reading import read_environment
+
+        return read_environment(data, where)

@@ -27,22 +27,15 @@ def load(config: pytest.Config | None = None) -> Registry:
 
 def built_in() -> Registry:
     """Return a registry that holds the built-in rows alone."""
+    from pytest_sglhw.registry.builtin import BUILTIN_CAPABILITIES
     from pytest_sglhw.registry.platforms import BUILTIN_PLATFORMS
 
     registry = Registry()
     for row in BUILTIN_PLATFORMS:
         registry.add_platform(row)
-    for row in _built_in_capabilities():
+    for row in BUILTIN_CAPABILITIES:
         registry.add_capability(row)
     return registry
-
-
-def _built_in_capabilities():
-    try:
-        from pytest_sglhw.registry.builtin import BUILTIN_CAPABILITIES
-    except ModuleNotFoundError:
-        return ()
-    return BUILTIN_CAPABILITIES
 
 
 def _add_from(entry_point: EntryPoint, registry: Registry) -> None:
@@ -57,7 +50,7 @@ def _add_from(entry_point: EntryPoint, registry: Registry) -> None:
 
 
 def _add_from_hooks(config: pytest.Config, registry: Registry) -> None:
-    hook = config.hook.pytest_sglhw_register
-    for implementation in hook.get_hookimpls():
+    # Called one by one, in pluggy's own order, so that each row knows who added it.
+    for implementation in reversed(config.hook.pytest_sglhw_register.get_hookimpls()):
         registry.origin = f"hook pytest_sglhw_register of {implementation.plugin_name}"
-        implementation.function(registry=registry)
+        implementation.function(*(registry for _ in implementation.argnames))

@@ -1,0 +1,156 @@
+"""Facts about a machine that need no child process and no import of torch: files, names and variables."""
+
+from __future__ import annotations
+
+import ast
+import glob
+import os
+import platform as os_platform
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_sglhw.environment.masks import read_masks
+from pytest_sglhw.environment.packages import distributions, find_top_level, where_is
+from pytest_sglhw.registry.platforms import Platform
+
+
+
+@dataclass(frozen=True, slots=True)
+class TorchBuild:
+    """What the files of an installed torch say about it."""
+
+    path: str
+    version: str | None = None
+    strings: Mapping[str, str] = field(default_factory=dict)
+    """Version strings that are set, by platform word: ``cuda``, ``hip``, ``xpu``, ``musa``, ..."""
+    readable: bool = True
+    """Whether ``version.py`` says for each of ``cuda`` and ``hip`` whether it is set."""
+    cpu_only: bool = False
+    """Whether the files prove a CPU build: no version string, and the local version or the libraries say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFacts:
+    """What is known about this machine without asking anything that could hang."""
+
+    torch: TorchBuild | None
+    nodes: Mapping[str, tuple[str, ...]]
+    """Device nodes found, by platform."""
+    drivers: Mapping[str, str]
+    """Version of each kernel driver found, by platform."""
+    hints: Mapping[str, tuple[str, ...]]
+    """Toolkits, directories and shared nodes found, by platform: proof of nothing."""
+    vendors: Mapping[str, str]
+    """Vendor packages that would add a platform to torch: module -> where it is."""
+    masks: Mapping[str, str]
+    packages: Mapping[str, str]
+    """Every distribution on the path, by normalised name."""
+    sglang: str | None = None
+    """Where SGLang is, if it is there."""
+
+    @property
+    def settles_cpu(self) -> bool:
+        """Whether nothing is left to ask: no accelerator can be reached from a torch like this one."""
+        no_accelerator = self.torch is None or self.torch.cpu_only
+        return no_accelerator and not self.vendors and not self.nodes.get("mps")
+
+
+def gather(
+    platforms: Iterable[Platform],
+    *,
+    environ: Mapping[str, str] = os.environ,
+    root: str = "/",
+    paths: Sequence[str] | None = None,
+) -> StaticFacts:
+    """Look at files, variables and names. ``root`` stands for ``/`` (tests give a tree of their own)."""
+    rows = tuple(platforms)
+    vendors = {m: place for row in rows for m in row.vendor_modules if (place := where_is(m))}
+    return StaticFacts(
+        torch=read_torch_build(),
+        nodes=_found(rows, root, lambda row: row.nodes) | _promised(rows),
+        drivers=_drivers(rows, root),
+        hints=_hints(rows, root, environ),
+        vendors=vendors,
+        masks=read_masks(rows, environ),
+        packages=distributions(sys.path if paths is None else paths),
+        sglang=where_is("sglang"),
+    )
+
+
+def read_torch_build() -> TorchBuild | None:
+    """Read the ``version.py`` of the torch that an import would find, as text; ``None`` where there is no torch."""
+    spec = find_top_level("torch")
+    if spec is None:
+        return None
+    folder = next(iter(spec.submodule_search_locations or ()), None)
+    path = spec.origin or folder or "torch"
+    try:
+        values = _constants(Path(folder or os.devnull, "version.py").read_text(encoding="utf-8", errors="replace"))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return TorchBuild(path, readable=False)
+    version = values.pop("__version__", None)
+    strings = {name: text for name, text in values.items() if text and name not in _NOT_PLATFORMS}
+    readable = "cuda" in values and version is not None
+    cpu_only = readable and not strings and ("+cpu" in str(version) or _libraries_are_cpu(folder))
+    return TorchBuild(path, version, strings, readable, cpu_only)
+
+
+_NOT_PLATFORMS = frozenset({"debug", "git_version", "rocm"})
+
+
+def _constants(source: str) -> dict[str, str | None]:
+    """Return the names that a module binds to a string or to ``None``."""
+    values: dict[str, str | None] = {}
+    for node in ast.parse(source).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        value = getattr(node, "value", None)
+        if isinstance(value, ast.Constant) and (value.value is None or isinstance(value.value, str)):
+            values.update({target.id: value.value for target in targets if isinstance(target, ast.Name)})
+    return values
+
+
+def _libraries_are_cpu(folder: str | None) -> bool:
+    names = set(os.listdir(lib)) if os.path.isdir(lib := os.path.join(folder or "", "lib")) else set()
+    accelerated = any(re.search(r"torch_(cuda|hip|xpu|musa)", name) for name in names)
+    return any("torch_cpu" in name for name in names) and not accelerated
+
+
+def _matches(root: str, pattern: str) -> list[str]:
+    hits = glob.glob(os.path.join(root, pattern.lstrip("/")))
+    return sorted("/" + os.path.relpath(hit, root) for hit in hits)
+
+
+def _found(rows: Sequence[Platform], root: str, patterns: Callable[[Platform], Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    hits = {row.name: tuple(hit for p in patterns(row) for hit in _matches(root, p)) for row in rows}
+    return {name: found for name, found in hits.items() if found}
+
+
+def _promised(rows: Sequence[Platform]) -> dict[str, tuple[str, ...]]:
+    here = (sys.platform, os_platform.machine())
+    return {row.name: (f"{here[0]} on {here[1]}",) for row in rows if here in row.machines}
+
+
+def _hints(rows: Sequence[Platform], root: str, environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    programs = {row.name: tuple(filter(None, (shutil.which(t, path=environ.get("PATH")) for t in row.toolkits))) for row in rows}
+    files = _found(rows, root, lambda row: row.hints)
+    return {row.name: found for row in rows if (found := (*programs[row.name], *files.get(row.name, ())))}
+
+
+def _drivers(rows: Sequence[Platform], root: str) -> dict[str, str]:
+    return {row.name: version for row in rows if (version := _driver_version(row, root))}
+
+
+def _driver_version(row: Platform, root: str) -> str | None:
+    for pattern, version in row.drivers:
+        for hit in _matches(root, pattern):
+            try:
+                text = Path(root, hit.lstrip("/")).read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue
+            if match := re.search(version, text):
+                return match[1]
+    return None
