@@ -101,16 +101,17 @@ def check_layers(first: int, count: int, item_size: int, layout_dim: int) -> Non
         )
 
 
-def check_slots(slots: Tensor, side: str) -> None:
-    """Refuse negative slots, which upstream takes as addresses before the buffer."""
-    lowest = int(slots.min())
+def highest_slot(slots: Tensor, side: str) -> int:
+    """Return the highest slot; refuse negative ones, which upstream takes as addresses before the buffer."""
+    lowest, highest = (int(slot) for slot in slots.aminmax())
     if lowest < 0:
         raise IndexError(f"{side} index {lowest} is negative")
+    return highest
 
 
-def check_reach(slots: Tensor, end: int, held: int, side: str, name: str) -> None:
-    """Refuse slots whose last byte lies beyond the tensor; upstream reads and writes what happens to lie there."""
+def check_reach(slot: int, end: int, held: int, side: str, name: str) -> None:
+    """Refuse a slot whose last byte lies beyond the tensor; upstream reads and writes what happens to lie there."""
     if end > held:
         raise IndexError(
-            f"{side} index {int(slots.max())} is out of range: it ends at byte {end}, beyond the {held} bytes of {name}"
+            f"{side} index {slot} is out of range: it ends at byte {end}, beyond the {held} bytes of {name}"
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from pytest_sglhw.kvcacheio.checks import check_paging, require, require_cpu
-from pytest_sglhw.kvcacheio.rows import RowCopy, RowSet, extent
+from pytest_sglhw.kvcacheio.rows import RowSet, copy_rows, extent, run_starts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ def transfer_kv_direct(
     src_slots, dst_slots = check_paging(src_indices, dst_indices, page_size)
     src, dst = Slots("Source", (src_slots,)), Slots("Destination", (dst_slots,))
     pairs = list(zip(src_layers, dst_layers, strict=True))
-    _copy_tokens(pairs, src, dst, _runs(src_slots, dst_slots), _share_memory(src_layers, dst_layers))
+    _copy_tokens(pairs, src, dst, run_starts(src_slots, dst_slots).tolist(), _share_memory(src_layers, dst_layers))
 
 
 def transfer_kv_per_layer_direct_pf_lf(
@@ -83,6 +83,14 @@ def transfer_kv_all_layer_direct_lf_pf(
     _copy_tokens(pairs, starts, pages, steps, _share_memory(src_ptrs, dst_ptrs))
 
 
+class Grid(NamedTuple):
+    """How positions become rows: rows per step in each dimension, the last row of the tensor, bytes per row."""
+
+    steps: tuple[int, ...]
+    last: int
+    stride: int
+
+
 class Slots(NamedTuple):
     """Tokens of one side: an index into the first dimension of its tensors, or one into the first two (page, token)."""
 
@@ -107,15 +115,21 @@ class Slots(NamedTuple):
         blocks = zip(*(positions.tensor_split(tuple(stops)) for positions in self.positions), strict=True)
         return [Slots(self.side, block) for block in blocks]
 
-    def rows(self, tensor: Tensor) -> RowSet | None:
-        """Return the tokens as rows of bytes, or None where the tensor's strides don't allow it."""
+    def grid(self, tensor: Tensor) -> Grid | None:
+        """Return where the tensor's tokens lie as rows of bytes, or None where its strides don't allow it."""
         depth = len(self.positions)
         pitch = tensor.stride(depth - 1)
         token = tensor[(0,) * depth]
         if not token.is_contiguous() or pitch < max(token.numel(), 1) or tensor.stride(0) % pitch:
             return None
-        rows = self.positions[0] if depth == 1 else self.positions[0] * (tensor.stride(0) // pitch) + self.positions[1]
-        return RowSet(rows, pitch * tensor.element_size())
+        steps = (tensor.stride(0) // pitch, 1)[-depth:]
+        last = sum((size - 1) * step for size, step in zip(tensor.shape, steps, strict=False))
+        return Grid(steps, last, pitch * tensor.element_size())
+
+    def rows(self, grid: Grid) -> RowSet:
+        """Return the tokens as rows of bytes."""
+        rows = sum(positions * step for positions, step in zip(self.positions, grid.steps, strict=True))
+        return RowSet(rows, grid.last, grid.stride)
 
 
 def _starts(side: str, slots: Tensor, page_size: int) -> Slots:
@@ -146,13 +160,6 @@ def _paired_layers(
     return [(pools[j // count].select(1, first + j % count), layer) for j, layer in enumerate(layers)]
 
 
-def _runs(src_slots: Tensor, dst_slots: Tensor) -> list[int]:
-    """Return where runs in which both sides step by one end and the next begins."""
-    breaks = (src_slots.diff() != 1) | (dst_slots.diff() != 1)
-    stops: list[int] = (breaks.nonzero().flatten() + 1).tolist()
-    return stops
-
-
 def _copy_tokens(
     pairs: list[tuple[Tensor, Tensor]], src: Slots, dst: Slots, steps: Sequence[int], shared: bool
 ) -> None:
@@ -163,9 +170,12 @@ def _copy_tokens(
     dst.check([pair[1] for pair in pairs])
     for src_tensor, dst_tensor in pairs:
         _check_token_shapes(src_tensor.shape[len(src.positions) :], dst_tensor.shape[len(dst.positions) :])
-    for src_step, dst_step in zip(src.split(steps), dst.split(steps), strict=True) if shared else [(src, dst)]:
-        for src_tensor, dst_tensor in pairs:
-            _copy(src_tensor, dst_tensor, src_step, dst_step)
+    if not shared:
+        _copy(pairs, src, dst)
+        return
+    for src_step, dst_step in zip(src.split(steps), dst.split(steps), strict=True):
+        for pair in pairs:
+            _copy([pair], src_step, dst_step)
 
 
 def _check_token_shapes(src: Sequence[int], dst: Sequence[int]) -> None:
@@ -173,17 +183,27 @@ def _check_token_shapes(src: Sequence[int], dst: Sequence[int]) -> None:
     require(fits, f"a source token of shape {list(src)} does not fit a destination token of shape {list(dst)}")
 
 
-def _copy(src: Tensor, dst: Tensor, src_slots: Slots, dst_slots: Slots) -> None:
-    src_rows, dst_rows = src_slots.rows(src), dst_slots.rows(dst)
-    token, dst_token = src.shape[len(src_slots.positions) :], dst.shape[len(dst_slots.positions) :]
-    if src_rows and dst_rows and src.dtype == dst.dtype and token == dst_token:
-        width = token.numel() * src.element_size()
+def _copy(pairs: list[tuple[Tensor, Tensor]], src_slots: Slots, dst_slots: Slots) -> None:
+    """Copy rows of bytes where dtypes, shapes and strides allow it, for all tensors alike at once."""
+    alike: dict[tuple[Grid, Grid, int], list[tuple[int, int]]] = {}
+    for src, dst in pairs:
+        token, dst_token = src.shape[len(src_slots.positions) :], dst.shape[len(dst_slots.positions) :]
+        src_grid, dst_grid = src_slots.grid(src), dst_slots.grid(dst)
+        if src_grid and dst_grid and src.dtype == dst.dtype and token == dst_token:
+            width = token.numel() * src.element_size()
+            alike.setdefault((src_grid, dst_grid, width), []).append((src.data_ptr(), dst.data_ptr()))
+        else:
+            _assign(src, dst, src_slots, dst_slots)
+    for (src_grid, dst_grid, width), buffers in alike.items():
         if width:
-            RowCopy(src_rows, dst_rows, width)(src.data_ptr(), dst.data_ptr())
-        return
+            copy_rows(src_slots.rows(src_grid), dst_slots.rows(dst_grid), width, buffers)
+
+
+def _assign(src: Tensor, dst: Tensor, src_slots: Slots, dst_slots: Slots) -> None:
+    """Copy as ``Tensor.copy_`` does: values are converted and broadcast, strides are followed."""
     last = _last_of_each(dst_slots)
-    tokens = src[tuple(index[last] for index in src_slots.positions)]
-    dst[tuple(index[last] for index in dst_slots.positions)] = tokens.to(dst.dtype)
+    tokens = src[tuple(positions[last] for positions in src_slots.positions)]
+    dst[tuple(positions[last] for positions in dst_slots.positions)] = tokens.to(dst.dtype)
 
 
 def _last_of_each(slots: Slots) -> Tensor:

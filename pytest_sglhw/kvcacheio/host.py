@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_sglhw.kvcacheio.checks import check_slots, require, require_cpu, scalar_type
-from pytest_sglhw.kvcacheio.rows import RowCopy, RowSet
+from pytest_sglhw.kvcacheio.checks import highest_slot, require, require_cpu, scalar_type
+from pytest_sglhw.kvcacheio.rows import RowSet, copy_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -104,11 +104,11 @@ def _check_range(src_start: int, dst_start: int, length: int, src_rows: int, dst
 def _copy_rows(addresses: list[int], strides: list[int], tgt_loc: Tensor, src_loc: Tensor) -> None:
     require(0 not in addresses, "data_ptrs holds a null pointer")
     require(min(strides) >= 0, f"strides must not be negative, got {min(strides)}")
-    check_slots(tgt_loc, "Destination")
-    check_slots(src_loc, "Source")
+    last_tgt, last_src = highest_slot(tgt_loc, "Destination"), highest_slot(src_loc, "Source")
     for address, stride in zip(addresses, strides, strict=True):
         if stride:
-            RowCopy(RowSet(src_loc, stride), RowSet(tgt_loc, stride), stride)(address, address)
+            src, tgt = RowSet(src_loc, last_src, stride), RowSet(tgt_loc, last_tgt, stride)
+            copy_rows(src, tgt, stride, [(address, address)])
 
 
 def _check_equal(expression: str, left: object, right: object) -> None:

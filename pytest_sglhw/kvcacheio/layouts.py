@@ -40,6 +40,10 @@ class Layout(NamedTuple):
         page, token = (slots // self.page_size)[:, None], (slots % self.page_size)[:, None]
         return ((page * self.heads + heads) * self.page_size + token).flatten()
 
+    def last_row(self, slot: int) -> int:
+        """Return the row of the slot's last head: no lower slot has a higher row."""
+        return (slot // self.page_size * self.heads + self.heads - 1) * self.page_size + slot % self.page_size
+
 
 def layer_first(item_size: int, heads: int = 1) -> Layout:
     """Packed rows of one layer; ``heads`` splits each in as many equal runs."""

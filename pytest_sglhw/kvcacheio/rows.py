@@ -6,6 +6,9 @@ The one place that turns addresses into tensors. Everything above it is index ar
 from __future__ import annotations
 
 import ctypes
+import itertools
+import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -20,40 +23,69 @@ _ELEMENTS = {16: torch.complex128, 8: torch.int64, 4: torch.int32, 2: torch.int1
 #: Gathered rows wait here before they are scattered. Small enough to stay in a core's second-level cache.
 _STAGING_BYTES = 256 * 1024
 
+#: Runs of rows that follow each other on both sides are moved whole if they are at least so long on average.
+_RUN_ROWS, _RUN_BYTES = 4, 4096
+
 #: "The memory from this address on". One type for all lengths: ctypes takes 20 us to make a new array type.
 _Memory = ctypes.c_char * (1 << 46)
 
+_thread = threading.local()
+
 
 class RowSet(NamedTuple):
-    """Rows of a buffer: row ``r`` starts ``r * stride`` bytes after the buffer's first byte."""
+    """Rows of a buffer: row ``r`` starts ``r * stride`` bytes after its first byte; none is higher than ``last``."""
 
     rows: Tensor
+    last: int
     stride: int
 
+    def reach(self, width: int) -> int:
+        """Return how many bytes of the buffer rows of ``width`` bytes need."""
+        return self.last * self.stride + width
 
-class RowCopy:
-    """Copy the rows of one row set to those of another, for any number of pairs of buffers.
+    def view(self, address: int, width: int, element: int) -> Tensor:
+        """Return the buffer from its first row to its last as ``[rows, width]``, in elements of ``element`` bytes."""
+        length = self.reach(width) // element
+        memory = torch.frombuffer(_Memory.from_address(address), dtype=_ELEMENTS[element], count=length)
+        return memory.as_strided((self.last + 1, width // element), (self.stride // element, 1))
 
-    Row ``i`` of the source goes to row ``i`` of the destination. Where a destination occurs twice the last one stays.
-    Where the two buffers overlap, all rows are read before any is written.
+
+def copy_rows(src: RowSet, dst: RowSet, width: int, buffers: Sequence[tuple[int, int]]) -> None:
+    """Copy ``width`` bytes of row ``i`` of ``src`` to row ``i`` of ``dst``, for each pair of buffers (their addresses).
+
+    There is at least one row. Where a destination row occurs twice the last one stays. Where the two buffers of a pair
+    overlap, all rows are read before any is written.
     """
+    apart = []
+    for pair in buffers:
+        if pair[0] < pair[1] + dst.reach(width) and pair[1] < pair[0] + src.reach(width):
+            _copy_scattered(src, dst, width, [pair], src.rows.numel())
+        else:
+            apart.append(pair)
+    runs = _long_runs(src.rows, dst.rows, width) if src.stride == dst.stride == width else []
+    if runs:
+        _copy_runs(runs, apart)
+    elif apart:
+        _copy_scattered(src, dst, width, apart, max(1, _STAGING_BYTES // width))
 
-    def __init__(self, src: RowSet, dst: RowSet, width: int) -> None:
-        """Prepare to copy ``width`` bytes of each row; both sets have the same number of rows, at least one."""
-        self._src, self._dst, self._width = src, dst, width
-        self._src_count, self._dst_count = int(src.rows.max()) + 1, int(dst.rows.max()) + 1
-        chunk = max(1, _STAGING_BYTES // width)
-        stops = tuple(range(chunk, src.rows.numel(), chunk))
-        self._chunks = list(zip(src.rows.tensor_split(stops), dst.rows.tensor_split(stops), strict=True))
 
-    def __call__(self, src_address: int, dst_address: int) -> None:
-        """Copy between the buffers that start at these addresses."""
-        element = _widest_element(src_address, self._src.stride, dst_address, self._dst.stride, self._width)
-        src = _view(src_address, self._src_count, self._src.stride, self._width, element)
-        dst = _view(dst_address, self._dst_count, self._dst.stride, self._width, element)
-        overlap = src_address < dst_address + extent(dst) and dst_address < src_address + extent(src)
-        for src_rows, dst_rows in [(self._src.rows, self._dst.rows)] if overlap else self._chunks:
-            dst.index_copy_(0, dst_rows, src.index_select(0, src_rows))
+def _copy_runs(runs: list[tuple[int, int, int]], buffers: Sequence[tuple[int, int]]) -> None:
+    for src_address, dst_address in buffers:
+        for src_offset, dst_offset, size in runs:
+            ctypes.memmove(dst_address + dst_offset, src_address + src_offset, size)
+
+
+def _copy_scattered(src: RowSet, dst: RowSet, width: int, buffers: Sequence[tuple[int, int]], chunk: int) -> None:
+    """Gather and scatter ``chunk`` rows of all buffers, then the next: layers of a token may lie side by side."""
+    element = _widest_element(width, src.stride, dst.stride, *itertools.chain(*buffers))
+    views = [(src.view(pair[0], width, element), dst.view(pair[1], width, element)) for pair in buffers]
+    staging = _staging(min(chunk, src.rows.numel()) * width).view(_ELEMENTS[element]).view(-1, width // element)
+    for start in range(0, src.rows.numel(), chunk):
+        src_rows, dst_rows = src.rows[start : start + chunk], dst.rows[start : start + chunk]
+        gathered = staging[: src_rows.numel()]
+        for src_view, dst_view in views:
+            torch.index_select(src_view, 0, src_rows, out=gathered)
+            dst_view.index_copy_(0, dst_rows, gathered)
 
 
 def _widest_element(*sizes: int) -> int:
@@ -61,11 +93,33 @@ def _widest_element(*sizes: int) -> int:
     return next(size for size in _ELEMENTS if not any(value % size for value in sizes))
 
 
-def _view(address: int, count: int, stride: int, width: int, element: int) -> Tensor:
-    """Return ``count`` rows of ``width`` bytes, ``stride`` bytes apart, as elements of ``element`` bytes."""
-    length = ((count - 1) * stride + width) // element
-    memory = torch.frombuffer(_Memory.from_address(address), dtype=_ELEMENTS[element], count=length)
-    return memory.as_strided((count, width // element), (stride // element, 1))
+def _staging(size: int) -> Tensor:
+    """Return ``size`` bytes to gather rows in; small ones are reused: fresh memory costs a page fault per 4 KiB."""
+    if size > _STAGING_BYTES:
+        return torch.empty(size, dtype=torch.uint8)
+    if not hasattr(_thread, "staging"):
+        _thread.staging = torch.empty(_STAGING_BYTES, dtype=torch.uint8)
+    return _thread.staging[:size]
+
+
+def run_starts(src_rows: Tensor, dst_rows: Tensor) -> Tensor:
+    """Return where runs begin in which source and destination both go row by row; the first, at 0, is left out."""
+    breaks = (src_rows.diff() != 1) | (dst_rows.diff() != 1)
+    return breaks.nonzero().flatten() + 1
+
+
+def _long_runs(src_rows: Tensor, dst_rows: Tensor, width: int) -> list[tuple[int, int, int]]:
+    """Return source offset, destination offset and size in bytes of each run; nothing if they are short."""
+    count = src_rows.numel()
+    if count < _RUN_ROWS or count * width < _RUN_BYTES:
+        return []
+    starts = run_starts(src_rows, dst_rows)
+    mean = count / (starts.numel() + 1)
+    if mean < _RUN_ROWS or mean * width < _RUN_BYTES:
+        return []
+    starts = torch.cat([starts.new_zeros(1), starts])
+    sizes = starts.diff(append=starts.new_tensor([count]))
+    return list(zip(*(of.mul(width).tolist() for of in (src_rows[starts], dst_rows[starts], sizes)), strict=True))
 
 
 def extent(tensor: Tensor) -> int:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import torch
 
-from pytest_sglhw.kvcacheio.checks import check_reach, check_slots, require, require_cpu, require_scalar_type
-from pytest_sglhw.kvcacheio.rows import RowCopy, RowSet, extent
+from pytest_sglhw.kvcacheio.checks import check_reach, highest_slot, require, require_cpu, require_scalar_type
+from pytest_sglhw.kvcacheio.rows import RowSet, copy_rows, extent
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,8 +22,8 @@ class Buffer(Protocol):
     def addresses(self, layout: Layout) -> list[int]:
         """Return the address of row 0 of each layer that takes part."""
 
-    def check(self, layout: Layout, slots: Tensor, rows: Tensor, width: int, side: str) -> None:
-        """Refuse slots that this buffer can't hold, as far as it knows its own size."""
+    def check(self, layout: Layout, slot: int, width: int, side: str) -> None:
+        """Refuse a slot that this buffer does not hold, as far as it knows its own size."""
 
 
 BufferKind: TypeAlias = Callable[[str, "Tensor"], Buffer]
@@ -39,10 +39,10 @@ class Pool(NamedTuple):
         """Return the tensor's address plus the offset of each layer."""
         return [self.tensor.data_ptr() + offset for offset in layout.offsets]
 
-    def check(self, layout: Layout, slots: Tensor, rows: Tensor, width: int, side: str) -> None:
+    def check(self, layout: Layout, slot: int, width: int, side: str) -> None:
         """Refuse a slot whose last byte lies beyond the tensor's last element."""
-        end = int(rows.max()) * layout.stride + max(layout.offsets) + width
-        check_reach(slots, end, extent(self.tensor), side, self.name)
+        end = layout.last_row(slot) * layout.stride + max(layout.offsets) + width
+        check_reach(slot, end, extent(self.tensor), side, self.name)
 
 
 class Table(NamedTuple):
@@ -58,8 +58,8 @@ class Table(NamedTuple):
         require(0 not in addresses, f"{self.name} holds a null pointer")
         return [address + layout.offsets[0] for address in addresses]
 
-    def check(self, layout: Layout, slots: Tensor, rows: Tensor, width: int, side: str) -> None:
-        """Accept all slots."""
+    def check(self, layout: Layout, slot: int, width: int, side: str) -> None:
+        """Accept any slot."""
 
 
 class Side(NamedTuple):
@@ -68,6 +68,10 @@ class Side(NamedTuple):
     name: str
     layout: Layout
     buffers: tuple[Buffer, ...]
+
+    def addresses(self) -> list[int]:
+        """Return the address of row 0 of each layer of each buffer."""
+        return [address for buffer in self.buffers for address in buffer.addresses(self.layout)]
 
 
 def source(layout: Layout, kind: BufferKind, **buffers: Tensor) -> Side:
@@ -88,21 +92,15 @@ def transfer(src: Side, dst: Side, slots: tuple[Tensor, Tensor], item_size: int,
     if slots[0].numel() == 0 or not dst.layout.offsets:
         return
     width = item_size // heads
-    rows = [_checked_rows(side, side_slots, width) for side, side_slots in zip((src, dst), slots, strict=True)]
-    copy = RowCopy(RowSet(rows[0], src.layout.stride), RowSet(rows[1], dst.layout.stride), width)
-    addresses = [
-        [address for buffer in side.buffers for address in buffer.addresses(side.layout)] for side in (src, dst)
-    ]
-    for src_address, dst_address in zip(*addresses, strict=True):
-        copy(src_address, dst_address)
+    src_rows, dst_rows = (_checked_rows(side, of, width) for side, of in zip((src, dst), slots, strict=True))
+    copy_rows(src_rows, dst_rows, width, list(zip(src.addresses(), dst.addresses(), strict=True)))
 
 
-def _checked_rows(side: Side, slots: Tensor, width: int) -> Tensor:
-    check_slots(slots, side.name)
-    rows = side.layout.rows(slots)
+def _checked_rows(side: Side, slots: Tensor, width: int) -> RowSet:
+    highest = highest_slot(slots, side.name)
     for buffer in side.buffers:
-        buffer.check(side.layout, slots, rows, width, side.name)
-    return rows
+        buffer.check(side.layout, highest, width, side.name)
+    return RowSet(side.layout.rows(slots), side.layout.last_row(highest), side.layout.stride)
 
 
 def packed_pool(name: str, tensor: Tensor) -> Pool:
