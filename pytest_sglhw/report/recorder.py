@@ -26,6 +26,9 @@ SCHEMA = "1.0"
 #: What ``lanes`` says of the run for its report: ``lane``, ``shard`` (``"2/4"``) and ``promise`` (the lane's table).
 LANE_FACTS = pytest.StashKey[dict[str, Any]]()
 
+#: What ``lanes`` found at the end of the run: one sentence for each promise that was not kept.
+BROKEN_PROMISES = pytest.StashKey[list[str]]()
+
 _encode = json.JSONEncoder(default=str, separators=(",", ":")).encode
 
 
@@ -167,16 +170,16 @@ class Recorder:
             "lane": settings.lane,
             "shard": settings.shard,
             "promise": None,
-            **self._config.stash.get(LANE_FACTS, {}),
             "fake": settings.fake,
             "environment": environment,
             "versions": {"pytest": pytest.__version__, "python": platform.python_version()},
-        }
+        } | self._config.stash.get(LANE_FACTS, {})
 
     def _end_record(self) -> dict[str, Any]:
         session = self._session
         return {
             "exit_status": int(session.exitstatus) if session is not None else None,
+            "broken_promises": self._config.stash.get(BROKEN_PROMISES, []),
             "counts": dict(self._counts),
             "files": dict(self._files),
             "reruns": self._reruns,
