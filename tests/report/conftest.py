@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from report_helpers import Records, read_records
+
+from .helpers import Records, read_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable

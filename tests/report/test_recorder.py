@@ -9,7 +9,8 @@ import sys
 from collections import Counter
 
 import pytest
-from report_helpers import read_records, results_of
+
+from .helpers import read_records, results_of
 
 WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one-process", "workers"])
 
