@@ -239,11 +239,3 @@ sgl_kernel_npu = Provider(
     accelerator,
 )
 """Provider ``sgl_kernel_npu``."""
-
-BUILT_IN = {
-    "sgl_kernel": f"{__name__}:sgl_kernel",
-    "sglang_jit": f"{__name__}:jit",
-    "sglang_triton": f"{__name__}:triton",
-    "sgl_kernel_npu": f"{__name__}:sgl_kernel_npu",
-}
-"""The registered names of these providers."""

@@ -27,7 +27,7 @@ def load(config: pytest.Config | None = None) -> Registry:
 
 def built_in() -> Registry:
     """Return a registry that holds the built-in rows alone."""
-    from pytest_sglhw.registry.builtin import BUILTIN_CAPABILITIES
+    from pytest_sglhw.registry.builtin import BUILTIN_CAPABILITIES, BUILTIN_PROVIDERS
     from pytest_sglhw.registry.platforms import BUILTIN_PLATFORMS
 
     registry = Registry()
@@ -35,6 +35,8 @@ def built_in() -> Registry:
         registry.add_platform(row)
     for row in BUILTIN_CAPABILITIES:
         registry.add_capability(row)
+    for name, target in BUILTIN_PROVIDERS.items():
+        registry.add_provider(name, target)
     return registry
 
 
