@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_sglhw.environment.probe import probe_environment
     from pytest_sglhw.environment.records import Environment
     from pytest_sglhw.errors import PytestSglhwWarning
+    from pytest_sglhw.gates.module_gate import import_or_skip
 
 _PREDICATES = "pytest_sglhw.environment.predicates"
 
@@ -28,6 +29,7 @@ _PREDICATES = "pytest_sglhw.environment.predicates"
 _PUBLIC = {
     "Environment": "pytest_sglhw.environment.records:Environment",
     "PytestSglhwWarning": "pytest_sglhw.errors:PytestSglhwWarning",
+    "import_or_skip": "pytest_sglhw.gates.module_gate:import_or_skip",
     "probe_environment": "pytest_sglhw.environment.probe:probe_environment",
     "is_cpu": f"{_PREDICATES}:is_cpu",
     "is_cuda": f"{_PREDICATES}:is_cuda",
@@ -47,6 +49,7 @@ _MARKS = re.compile(r"(cuda|rocm|xpu|npu|musa|mps|hpu|cpu|gpu)_only|requires_[a-
 __all__ = [  # noqa: RUF022 (classes and functions first, then the predicates)
     "Environment",
     "PytestSglhwWarning",
+    "import_or_skip",
     "probe_environment",
     "is_cpu",
     "is_cuda",

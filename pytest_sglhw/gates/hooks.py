@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,7 +37,11 @@ _CAPABILITY_MARK = re.compile(rb"\brequires_[a-z][a-z0-9_]*")
 
 def register(config: pytest.Config, settings: Settings) -> None:
     """Register this part."""
+    from pytest_sglhw.gates import fixtures, runs
+
     config.pluginmanager.register(Gates(config, settings), "sglhw-gates")
+    config.pluginmanager.register(fixtures, "sglhw-gates-fixtures")
+    runs.enter(config)
 
 
 class Gates:
@@ -51,6 +54,8 @@ class Gates:
         self._lines = registered_lines()
         self._opted_in = bool(settings.explicit) or not _PLUGIN_NAMES.isdisjoint(config.option.plugins or ())
         self._running = False
+        self._ownership: Ownership | None = None
+        self._reading: Reading | None = None
         taken = {line.partition("(")[0].partition(":")[0].strip() for line in config.getini("markers")}
         for name, line in self._lines.items():
             if name not in taken or self._opted_in:
@@ -91,20 +96,21 @@ class Gates:
         if self._config.pluginmanager.hasplugin("dsession"):
             self._watch_reports()
 
-    @cached_property
-    def ownership(self) -> Ownership:
-        """Whose each mark name is."""
-        from pytest_sglhw.gates.ownership import Ownership
+    # Not properties: pytest looks at every attribute of a plugin object when it searches for fixtures.
+    def _whose(self) -> Ownership:
+        if self._ownership is None:
+            from pytest_sglhw.gates.ownership import Ownership
 
-        return Ownership(self._config, self._lines.values(), self._opted_in)
+            self._ownership = Ownership(self._config, self._lines.values(), self._opted_in)
+        return self._ownership
 
-    @cached_property
-    def reading(self) -> Reading:
-        """The requirements of the tests; the first who asks starts the part that acts on them."""
-        from pytest_sglhw.environment.detection import DETECTION
-        from pytest_sglhw.gates.reading import Reading
+    def _read(self) -> Reading:
+        if self._reading is None:
+            from pytest_sglhw.environment.detection import DETECTION
+            from pytest_sglhw.gates.reading import Reading
 
-        return Reading(self.ownership, self._config.stash[DETECTION].registry)
+            self._reading = Reading(self._whose(), self._config.stash[DETECTION].registry)
+        return self._reading
 
     def _problems(self, node: Node) -> Iterator[str]:
         for mark in node.own_markers:
@@ -120,21 +126,21 @@ class Gates:
 
                 return version_condition(mark)
             return None
-        if self.ownership.owner(mark.name, node) == "foreign":
-            if self.ownership.never_ours(mark.name):
+        if self._whose().owner(mark.name, node) == "foreign":
+            if self._whose().never_ours(mark.name):
                 self._settled.add(mark.name)
             return None
         self._run()
-        return self.reading.problem(mark, node)
+        return self._read().problem(mark, node)
 
     def _run(self) -> None:
         if not self._running:
-            from pytest_sglhw.gates.runtime import Runtime
+            from pytest_sglhw.gates.runtime import Door, Gatekeeper, Runtime
 
             self._running = True
-            self._config.pluginmanager.register(
-                Runtime(self._config, self._settings, self.reading), "sglhw-gates-runtime"
-            )
+            gatekeeper = Gatekeeper(self._config, self._settings, self._read())
+            self._config.pluginmanager.register(Runtime(gatekeeper), "sglhw-gates-runtime")
+            self._config.pluginmanager.register(Door(), "sglhw-gates-door")
             self._watch_reports()
 
     def _watch_reports(self) -> None:
@@ -164,12 +170,12 @@ class Gates:
             if name not in self._lines:
                 self._lines[name] = line
                 self._config.addinivalue_line("markers", line)
-                self.ownership.add(line)
+                self._whose().add(line)
 
     def _hint_at_slip(self, report: pytest.CollectReport, collector: pytest.Collector) -> None:
         from pytest_sglhw.gates.collecting import refused_name
         from pytest_sglhw.gates.reports import add_hint
 
         name = refused_name(report)
-        if name and self.ownership.owner(name, collector) == "slip":
-            add_hint(report, "pytest-sglhw", self.reading.slip(name))
+        if name and self._whose().owner(name, collector) == "slip":
+            add_hint(report, "pytest-sglhw", self._read().slip(name))

@@ -59,6 +59,10 @@ class Ownership:
     def _slip(self, name: str, strict: bool) -> Owner:
         return "slip" if strict or near_miss(name, self._own_names) else "foreign"
 
+    def is_contested(self, name: str) -> bool:
+        """Say whether the owner of ``name`` may differ from file to file."""
+        return name in self._registered
+
     def never_ours(self, name: str) -> bool:
         """Say whether ``name`` is foreign in every file, whatever that file imports."""
         return name not in self._own_names and not name.startswith(REQUIRES) and not near_miss(name, self._own_names)

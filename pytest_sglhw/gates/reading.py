@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 Node = pytest.Collector | pytest.Item
 
 
+class Asked:
+    """What the marks of a test ask together, shared by all tests with the same marks."""
+
+    __slots__ = ("gap", "requirement")
+
+    def __init__(self, requirement: Requirement, gap: Gap | None) -> None:
+        self.requirement = requirement
+        self.gap = gap
+
+
 class Reading:
     """The requirements of nodes; what several nodes share is read once."""
 
@@ -30,7 +40,8 @@ class Reading:
         self._ownership = ownership
         self._registry = registry
         self._chains: dict[Node, tuple[pytest.Mark, ...]] = {}
-        self._requirements: dict[tuple[Hashable, ...], Requirement] = {}
+        self._asked: dict[tuple[Hashable, ...], Asked] = {}
+        self._settled: dict[str, bool] = {}
 
     def problem(self, mark: pytest.Mark, node: Node) -> str | None:
         """Say why a mark on ``node`` means nothing; ``None`` where it is right or not ours."""
@@ -55,38 +66,40 @@ class Reading:
         known = ", ".join(self._registry.capabilities)
         return f"{name}: {name.removeprefix(REQUIRES)!r} is not a known capability. Valid: {known}. {_yours(name)}"
 
-    def marks(self, item: pytest.Item) -> tuple[pytest.Mark, ...]:
-        """Give our marks on ``item``, the closest first."""
-        owner = self._ownership.owner
-        own = tuple(mark for mark in item.own_markers if owner(mark.name, item) == "ours")
-        return own + self._inherited(item.parent)
+    def asked(self, item: pytest.Item) -> Asked | None:
+        """Give what the marks of ``item`` ask together: the same object for the same marks, ``None`` without marks.
+
+        :raises MarkError: a mark that was added after collection and means nothing.
+        """
+        marks = self._own(item) + self._inherited(item.parent)
+        if not marks:
+            return None
+        keys = tuple(map(key_of, marks))
+        found = self._asked.get(keys)
+        if found is None:
+            needs = [self.reader.need(mark) for mark in marks if mark.name != KNOWN_GAP]
+            gap = next((read_gap(mark) for mark in marks if mark.name == KNOWN_GAP), None)
+            found = self._asked[keys] = Asked(tuple(dict.fromkeys(needs)), gap)
+        return found
+
+    def _own(self, node: Node) -> tuple[pytest.Mark, ...]:
+        return tuple([mark for mark in node.own_markers if self._is_ours(mark.name, node)])
 
     def _inherited(self, node: Node | None) -> tuple[pytest.Mark, ...]:
         if node is None:
             return ()
         found = self._chains.get(node)
         if found is None:
-            owner = self._ownership.owner
-            own = tuple(mark for mark in node.own_markers if owner(mark.name, node) == "ours")
-            found = self._chains[node] = own + self._inherited(node.parent)
+            found = self._chains[node] = self._own(node) + self._inherited(node.parent)
         return found
 
-    def requirement(self, item: pytest.Item) -> Requirement:
-        """Give what the marks of ``item`` ask together: the same object for the same marks.
-
-        :raises MarkError: a mark that was added after collection and means nothing.
-        """
-        marks = self.marks(item)
-        keys = tuple(map(key_of, marks))
-        found = self._requirements.get(keys)
-        if found is None:
-            needs = [self.reader.need(mark) for mark in marks if mark.name != KNOWN_GAP]
-            found = self._requirements[keys] = tuple(dict.fromkeys(needs))
-        return found
-
-    def gap(self, item: pytest.Item) -> Gap | None:
-        """Give the closest known gap that ``item`` names."""
-        return next((read_gap(mark) for mark in self.marks(item) if mark.name == KNOWN_GAP), None)
+    def _is_ours(self, name: str, node: Node) -> bool:
+        settled = self._settled.get(name)
+        if settled is None:
+            settled = self._ownership.owner(name, node) == "ours"
+            if not self._ownership.is_contested(name):
+                self._settled[name] = settled
+        return settled
 
 
 def _yours(name: str) -> str:

@@ -14,6 +14,14 @@ def add_hint(report: Any, title: str, text: str) -> None:
         report.longrepr = f"{report.longrepr}\n{title}: {text}"
 
 
+def fail(report: Any, text: str) -> None:
+    """Make a failure of a report, or say ``text`` below the error that it has."""
+    if report.failed:
+        add_hint(report, "sglhw", text)
+    else:
+        report.outcome, report.longrepr = "failed", text
+
+
 def attach(report: Any, facts: Mapping[str, Any]) -> None:
-    """Hang the facts about a test on its report: a plain attribute survives the trip from an xdist worker."""
-    report.sglhw = facts
+    """Hang facts about a test on its report: a plain attribute survives the trip from an xdist worker."""
+    report.sglhw = {**getattr(report, "sglhw", {}), **facts}

@@ -4,111 +4,169 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from contextlib import ExitStack
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_sglhw.environment.detection import DETECTION
 from pytest_sglhw.errors import MarkError, PytestSglhwWarning
-from pytest_sglhw.gates.policy import LANE_POLICY
+from pytest_sglhw.gates.judge import JUDGES, Judge
+from pytest_sglhw.gates.policy import LANE_POLICY, LanePolicy
 from pytest_sglhw.gates.reports import attach
 from pytest_sglhw.gates.verdict import Verdict, decide
 
 if TYPE_CHECKING:
-    from pytest_sglhw.gates.reading import Reading
+    from pytest_sglhw.gates.kernel_watch import KernelWatch
+    from pytest_sglhw.gates.reading import Asked, Reading
     from pytest_sglhw.gates.requirement import Requirement
-    from pytest_sglhw.gates.trial import Trial
+    from pytest_sglhw.gates.vacuity import Level
     from pytest_sglhw.settings import Settings
 
 VERDICT = pytest.StashKey[Verdict]()
-TRIAL = pytest.StashKey["Trial"]()
 
 
 class GateSkip(pytest.skip.Exception):  # type: ignore[name-defined,misc]
     """A skip that a verdict of ours asked for."""
 
 
-class Runtime:
-    """Decide at setup, judge at report time."""
+class Gatekeeper:
+    """What becomes of each test of one run, and who judges it."""
 
     def __init__(self, config: pytest.Config, settings: Settings, reading: Reading) -> None:
         self._config = config
         self._settings = settings
         self._reading = reading
-        self._verdicts: dict[int, Verdict] = {}
+        self._verdicts: dict[Asked, Verdict] = {}
 
-    def verdict(self, item: pytest.Item) -> Verdict | None:
-        """Give what becomes of ``item``, or ``None`` where it asks nothing.
+    @cached_property
+    def policy(self) -> LanePolicy | None:
+        """The active lane's policy; the lanes part has set it by the time the first test runs."""
+        return self._config.stash.get(LANE_POLICY, None)
 
-        :raises MarkError: a mark that was added after collection and means nothing.
-        """
-        requirement = self._reading.requirement(item)
-        if not requirement:
-            return None
-        # A requirement is kept for the whole run by whoever read it, so that its identity is a key.
-        found = self._verdicts.get(id(requirement))
+    @cached_property
+    def vacuous(self) -> Level:
+        """The stricter of what the settings and the lane say about vacuous passes."""
+        from pytest_sglhw.gates.vacuity import LEVELS
+
+        of_lane = self.policy.vacuous if self.policy else "off"
+        return next(level for level in reversed(LEVELS) if level in (self._settings.vacuous, of_lane))
+
+    @cached_property
+    def watch(self) -> KernelWatch:
+        """The hooks on kernels, which stay until the run ends."""
+        from pytest_sglhw.gates.kernel_watch import KernelWatch
+
+        watch = KernelWatch()
+        self._config.add_cleanup(watch.close)
+        return watch
+
+    def asked(self, item: pytest.Item) -> Asked | None:
+        """Give what ``item`` asks, or ``None`` where it asks nothing; see :meth:`Reading.asked`."""
+        return self._reading.asked(item)
+
+    def verdict(self, asked: Asked) -> Verdict:
+        """Give what becomes of the tests that ask this."""
+        found = self._verdicts.get(asked)
         if found is None:
-            found = self._verdicts[id(requirement)] = self._decide(requirement)
+            found = self._verdicts[asked] = self._decide(asked.requirement)
         return found
 
     def _decide(self, requirement: Requirement) -> Verdict:
         wanted = self._reading.capabilities.union(*(need.capabilities for need in requirement))
-        environment = self._config.stash[DETECTION].environment(wanted)
-        return decide(requirement, environment, self._config.stash.get(LANE_POLICY, None))
+        return decide(requirement, self._config.stash[DETECTION].environment(wanted), self.policy)
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
-        """Skip or refuse a test before anything of it runs."""
-        trial = self._enter(item)
-        if trial is None:
-            return (yield)
-        with trial.watching(call=False):
-            return (yield)
-
-    def _enter(self, item: pytest.Item) -> Trial | None:
-        try:
-            verdict = self.verdict(item)
-        except MarkError as error:
-            pytest.fail(str(error), pytrace=False)
-        if verdict is None:
-            return None
-        item.stash[VERDICT] = verdict
-        if verdict.action == "run" or item.get_closest_marker("skip"):
-            return None
+    def judges(self, item: pytest.Item, asked: Asked, verdict: Verdict) -> list[Judge]:
+        """Give those who judge a test that runs, in the order in which they speak."""
+        found: list[Judge] = []
         if verdict.action == "raise":
             from pytest_sglhw.gates.trial import Trial
 
-            trial = item.stash[TRIAL] = Trial(item, verdict)
-            return trial
+            found.append(Trial(item, verdict))
+        elif self.vacuous != "off":
+            from pytest_sglhw.gates.vacuity import VacuityJudge, kernels_asked
+
+            kernels = kernels_asked(asked.requirement, self._config.stash[DETECTION].registry)
+            if kernels:
+                found.append(VacuityJudge(self.watch, kernels, self.vacuous))
+        if asked.gap is not None:
+            from pytest_sglhw.gates.gap_judge import GapJudge
+
+            found.append(GapJudge(asked.gap, self.policy, self._sglang_version))
+        return found
+
+    def _sglang_version(self) -> str | None:
+        return self._config.stash[DETECTION].environment(()).packages.get("sglang")
+
+
+class Door:
+    """Skip or refuse a test before anything of it runs, inside of everybody's wrappers."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Act on the verdict; a test that is skipped anyway is left to pytest."""
+        verdict = item.stash.get(VERDICT, None)
+        if verdict is None or verdict.action in ("run", "raise") or item.get_closest_marker("skip"):
+            return
         if verdict.action == "fail":
             pytest.fail(verdict.reason, pytrace=False)
         if verdict.loud:
             item.warn(PytestSglhwWarning(verdict.reason))
         raise GateSkip(verdict.reason)
 
+
+class Runtime:
+    """Decide before setup, judge at report time."""
+
+    def __init__(self, gatekeeper: Gatekeeper) -> None:
+        self._gatekeeper = gatekeeper
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
+        """Decide what becomes of the test, and let the judges watch."""
+        try:
+            asked = self._gatekeeper.asked(item)
+        except MarkError as error:
+            item.stash[VERDICT] = Verdict("fail", reason=str(error))
+            return (yield)
+        if asked is None:
+            return (yield)
+        verdict = item.stash[VERDICT] = self._gatekeeper.verdict(asked)
+        judges = self._gatekeeper.judges(item, asked, verdict) if verdict.action in ("run", "raise") else None
+        if not judges:
+            return (yield)
+        item.stash[JUDGES] = judges
+        with _watching(judges, call=False):
+            return (yield)
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
-        """Let a test that must raise look out for warnings and subtests."""
-        trial = item.stash.get(TRIAL, None)
-        if trial is None:
+        """Let the judges watch."""
+        judges = item.stash.get(JUDGES, None)
+        if not judges:
             return (yield)
-        with trial.watching(call=True):
+        with _watching(judges, call=True):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Attach the facts, and turn the report of a test that must raise into what it means."""
+        """Attach the facts, and let the judges speak."""
         report = yield
         verdict = item.stash.get(VERDICT, None)
-        if verdict is None:
-            return report
-        if call.when == "setup":
+        if verdict is not None and call.when == "setup":
             if call.excinfo is not None and isinstance(call.excinfo.value, GateSkip):
                 report.longrepr = (os.fspath(item.path), (item.location[1] or 0) + 1, f"Skipped: {verdict.reason}")
             attach(report, verdict.facts)
-        trial = item.stash.get(TRIAL, None)
-        if trial is not None:
-            trial.judge(report, call)
+        for judge in item.stash.get(JUDGES, ()):
+            judge.judge(report, call)
         return report
+
+
+def _watching(judges: list[Judge], *, call: bool) -> ExitStack:
+    stack = ExitStack()
+    for judge in judges:
+        stack.enter_context(judge.watching(call=call))
+    return stack

@@ -10,6 +10,11 @@ import pytest
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
+_SKIPPED = "skipped for hardware (sglhw)"
+_LOUD = "hardware that should work here and does not, or did not answer (sglhw)"
+_VACUOUS = "passes that may prove nothing (sglhw)"
+_STALE = "known gaps that are overdue (sglhw)"
+
 
 class Skips:
     """The skips of one reason code: how many, and the first as the example."""
@@ -21,20 +26,33 @@ class Skips:
         self.remedy = facts.get("remedy", "")
         self.loud = facts.get("state") in ("broken", "unknown")
 
+    def lines(self, code: str) -> list[str]:
+        """Give what the terminal shows."""
+        remedy = f"; would run with: {self.remedy}" if self.remedy else ""
+        return [f"{self.count:>5}  {code}: {self.reason}", f"       e.g. {self.example}{remedy}"]
+
 
 class Summary:
     """Lives where the terminal is: in the only process, or in the controller of the workers."""
 
     def __init__(self) -> None:
         self._skips: dict[str, Skips] = {}
+        self._vacuous: list[str] = []
+        self._stale: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count a skip of ours under its reason code."""
+        """Keep what the summary will say."""
         facts = getattr(report, "sglhw", None)
-        if facts and report.skipped and facts.get("reason_code") and not facts.get("outcome"):
-            code = facts["reason_code"]
+        if not facts:
+            return
+        code = facts.get("reason_code")
+        if code and report.skipped and "outcome" not in facts:
             skips = self._skips.get(code) or self._skips.setdefault(code, Skips(report.nodeid, facts))
             skips.count += 1
+        if "vacuous" in facts:
+            self._vacuous.append(f"{report.nodeid}: {facts['vacuous']}")
+        if "stale" in facts:
+            self._stale.append(f"{report.nodeid}: {facts['stale']}")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, Any] | None:
@@ -45,20 +63,19 @@ class Summary:
         return None
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
-        """Show each reason code with its count, an example, and what would make it run."""
-        if self._skips and terminalreporter.verbosity >= 0:
-            terminalreporter.section("skipped for hardware (sglhw)", sep="-")
-            for code, skips in sorted(self._skips.items()):
-                if not skips.loud:
-                    _show(terminalreporter, code, skips)
-        loud = {code: skips for code, skips in sorted(self._skips.items()) if skips.loud}
-        if loud:
-            terminalreporter.section("hardware that should work and does not (sglhw)", sep="!", red=True, bold=True)
-            for code, skips in loud.items():
-                _show(terminalreporter, code, skips)
+        """Show each reason code with its count, an example, and what would make it run; loud ones even when quiet."""
+        ordered = sorted(self._skips.items())
+        quiet = terminalreporter.verbosity < 0
+        calm = [] if quiet else [line for code, skips in ordered if not skips.loud for line in skips.lines(code)]
+        loud = [line for code, skips in ordered if skips.loud for line in skips.lines(code)]
+        _section(terminalreporter, _SKIPPED, calm)
+        _section(terminalreporter, _VACUOUS, self._vacuous)
+        _section(terminalreporter, _STALE, self._stale)
+        _section(terminalreporter, _LOUD, loud, sep="!", red=True, bold=True)
 
 
-def _show(terminal: TerminalReporter, code: str, skips: Skips) -> None:
-    terminal.write_line(f"{skips.count:>5}  {code}: {skips.reason}")
-    remedy = f"; would run with: {skips.remedy}" if skips.remedy else ""
-    terminal.write_line(f"       e.g. {skips.example}{remedy}")
+def _section(terminal: TerminalReporter, title: str, lines: list[str], sep: str = "-", **markup: bool) -> None:
+    if lines:
+        terminal.section(title, sep=sep, **markup)
+        for line in lines:
+            terminal.write_line(line)
