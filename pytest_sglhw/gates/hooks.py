@@ -51,6 +51,7 @@ class Gates:
         self._config = config
         self._settings = settings
         self._settled = set(_SETTLED)
+        self._plain: set[str] = set()  # names of ours that are right without arguments, in every file
         self._lines = registered_lines()
         self._opted_in = bool(settings.explicit) or not _PLUGIN_NAMES.isdisjoint(config.option.plugins or ())
         self._running = False
@@ -120,6 +121,8 @@ class Gates:
                     yield problem
 
     def _problem(self, mark: pytest.Mark, node: Node) -> str | None:
+        if mark.name in self._plain and not mark.args and not mark.kwargs:
+            return None
         if mark.name in _CONDITIONAL:
             if mark.args and isinstance(mark.args[0], str):
                 from pytest_sglhw.gates.lints import version_condition
@@ -131,7 +134,10 @@ class Gates:
                 self._settled.add(mark.name)
             return None
         self._run()
-        return self._read().problem(mark, node)
+        problem = self._read().problem(mark, node)
+        if problem is None and not mark.args and not mark.kwargs and not self._whose().is_contested(mark.name):
+            self._plain.add(mark.name)
+        return problem
 
     def _run(self) -> None:
         if not self._running:
@@ -166,7 +172,7 @@ class Gates:
         from pytest_sglhw.environment.detection import DETECTION
 
         for capability in self._config.stash[DETECTION].registry.capabilities.values():
-            name, line = capability_line(capability.name, capability.summary)
+            name, line = capability_line(capability.name)
             if name not in self._lines:
                 self._lines[name] = line
                 self._config.addinivalue_line("markers", line)

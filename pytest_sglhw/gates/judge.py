@@ -30,6 +30,3 @@ class Judge:
     def judge(self, report: pytest.TestReport, call: pytest.CallInfo[None]) -> None:
         """Turn the report of a phase, or of a subtest, into what it means."""
         raise NotImplementedError
-
-
-JUDGES = pytest.StashKey[list[Judge]]()

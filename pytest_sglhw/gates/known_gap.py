@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -18,8 +17,7 @@ _URL = re.compile(r"https?://\S+/\S+")
 _VERSION = re.compile(r"\d+(\.\d+)+\S*")
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(NamedTuple):
     """A known gap. Without an ``issue`` that can be opened the test fails: nobody would ever close it.
 
     ``until`` is the last day on which the gap may be open, or the SGLang release that closes it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,8 @@ _REQUIRES = (*_COMMON, "vacuous_because")
 
 def suggestion(given: str, valid: Iterable[str]) -> str:
     """Give ``" Did you mean 'x'?"`` for the closest of the valid names, or nothing."""
+    import difflib
+
     close = difflib.get_close_matches(given, list(valid), 1, 0.6)
     return f" Did you mean {close[0]!r}?" if close else ""
 
@@ -150,7 +151,7 @@ class MarkReader:
                 )
             return need
         documented = self._documented(need, raises, match)
-        return Need(**{**{name: getattr(need, name) for name in Need.__slots__}, "documented": documented})
+        return need._replace(documented=documented)
 
     def _documented(self, need: Need, raises: Any, match: Any) -> tuple[Documented, ...]:
         if raises:

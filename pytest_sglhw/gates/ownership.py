@@ -7,7 +7,6 @@ everything below it) or in a test module (for that module).
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -116,15 +115,18 @@ def near_miss(name: str, names: Iterable[str]) -> str | None:
     if lowered.endswith(_ONLY):
         return _closest(lowered, [n for n in names if n in PLATFORM_MARKS], "", _ONLY)
     shaped = [n for n in names if n.startswith(REQUIRES) or n in PLATFORM_MARKS]
-    close = difflib.get_close_matches(lowered, shaped, 1, 0.85) or difflib.get_close_matches(
-        lowered, (GENERAL, KNOWN_GAP), 1, 0.8
-    )
-    return close[0] if close else None
+    return _match(lowered, shaped, 0.85) or _match(lowered, (GENERAL, KNOWN_GAP), 0.8)
 
 
 def _closest(name: str, names: list[str], prefix: str, suffix: str) -> str | None:
     stems = {n.removeprefix(prefix).removesuffix(suffix): n for n in names}
     stem = name.removeprefix(prefix).removesuffix(suffix)
-    swapped = [s for s in stems if sorted(s) == sorted(stem)]
-    close = swapped or difflib.get_close_matches(stem, stems, 1, 0.8 if len(stem) < 4 else 0.85)
-    return stems[close[0]] if close else None
+    swapped = next((s for s in stems if sorted(s) == sorted(stem)), None)
+    close = swapped or _match(stem, stems, 0.8 if len(stem) < 4 else 0.85)
+    return stems[close] if close else None
+
+
+def _match(name: str, names: Iterable[str], cutoff: float) -> str | None:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(name, list(names), 1, cutoff)), None)

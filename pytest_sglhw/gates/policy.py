@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 
 
-@dataclass(frozen=True, slots=True)
-class LanePolicy:
+class LanePolicy(NamedTuple):
     """The active lane, as far as gates ask about it.
 
     ``allow_skips`` holds mark names and reason codes; ``vacuous`` is ``off``, ``warn`` or ``fail``; ``promises`` says

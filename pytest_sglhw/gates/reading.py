@@ -8,26 +8,28 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_sglhw.errors import MarkError
-from pytest_sglhw.gates.known_gap import Gap, read_gap
 from pytest_sglhw.gates.marks import MarkReader, key_of
 from pytest_sglhw.gates.names import KNOWN_GAP, REQUIRES
 
 if TYPE_CHECKING:
+    from pytest_sglhw.gates.known_gap import Gap
     from pytest_sglhw.gates.ownership import Ownership
     from pytest_sglhw.gates.requirement import Requirement
+    from pytest_sglhw.gates.verdict import Verdict
     from pytest_sglhw.registry import Registry
 
 Node = pytest.Collector | pytest.Item
 
 
 class Asked:
-    """What the marks of a test ask together, shared by all tests with the same marks."""
+    """What the marks of a test ask together, shared by all tests with the same marks; its verdict once it is known."""
 
-    __slots__ = ("gap", "requirement")
+    __slots__ = ("gap", "requirement", "verdict")
 
     def __init__(self, requirement: Requirement, gap: Gap | None) -> None:
         self.requirement = requirement
         self.gap = gap
+        self.verdict: Verdict | None = None
 
 
 class Reading:
@@ -39,21 +41,19 @@ class Reading:
         self.capabilities: set[str] = set()
         self._ownership = ownership
         self._registry = registry
-        self._chains: dict[Node, tuple[pytest.Mark, ...]] = {}
+        self._ours: dict[str, bool] = {}
+        self._inherited: dict[Node, tuple[pytest.Mark, ...]] = {}
         self._asked: dict[tuple[Hashable, ...], Asked] = {}
-        self._settled: dict[str, bool] = {}
 
     def problem(self, mark: pytest.Mark, node: Node) -> str | None:
-        """Say why a mark on ``node`` means nothing; ``None`` where it is right or not ours."""
-        owner = self._ownership.owner(mark.name, node)
+        """Say why a mark of ours, or a slip for one, means nothing; ``None`` where it is right."""
         try:
-            if owner == "slip":
+            if self._ownership.owner(mark.name, node) == "slip":
                 raise MarkError(self.slip(mark.name))
-            if owner == "ours":
-                if mark.name == KNOWN_GAP:
-                    read_gap(mark)
-                else:
-                    self.capabilities.update(self.reader.need(mark).capabilities)
+            if mark.name == KNOWN_GAP:
+                self._gap(mark)
+            else:
+                self.capabilities.update(self.reader.need(mark).capabilities)
         except MarkError as error:
             return str(error)
         return None
@@ -71,35 +71,42 @@ class Reading:
 
         :raises MarkError: a mark that was added after collection and means nothing.
         """
-        marks = self._own(item) + self._inherited(item.parent)
+        marks = self._own(item) + self._from(item.parent)
         if not marks:
             return None
-        keys = tuple(map(key_of, marks))
+        keys = tuple([key_of(mark) for mark in marks])
         found = self._asked.get(keys)
         if found is None:
-            needs = [self.reader.need(mark) for mark in marks if mark.name != KNOWN_GAP]
-            gap = next((read_gap(mark) for mark in marks if mark.name == KNOWN_GAP), None)
-            found = self._asked[keys] = Asked(tuple(dict.fromkeys(needs)), gap)
+            found = self._asked[keys] = self._read(marks)
         return found
 
-    def _own(self, node: Node) -> tuple[pytest.Mark, ...]:
-        return tuple([mark for mark in node.own_markers if self._is_ours(mark.name, node)])
+    def _read(self, marks: tuple[pytest.Mark, ...]) -> Asked:
+        needs = [self.reader.need(mark) for mark in marks if mark.name != KNOWN_GAP]
+        gap = next((self._gap(mark) for mark in marks if mark.name == KNOWN_GAP), None)
+        return Asked(tuple(dict.fromkeys(needs)), gap)
 
-    def _inherited(self, node: Node | None) -> tuple[pytest.Mark, ...]:
+    def _gap(self, mark: pytest.Mark) -> Gap:
+        from pytest_sglhw.gates.known_gap import read_gap
+
+        return read_gap(mark)
+
+    def _own(self, node: Node) -> tuple[pytest.Mark, ...]:
+        ours = self._ours
+        return tuple([m for m in node.own_markers if (ours[m.name] if m.name in ours else self._is_ours(m.name, node))])
+
+    def _from(self, node: Node | None) -> tuple[pytest.Mark, ...]:
         if node is None:
             return ()
-        found = self._chains.get(node)
+        found = self._inherited.get(node)
         if found is None:
-            found = self._chains[node] = self._own(node) + self._inherited(node.parent)
+            found = self._inherited[node] = self._own(node) + self._from(node.parent)
         return found
 
     def _is_ours(self, name: str, node: Node) -> bool:
-        settled = self._settled.get(name)
-        if settled is None:
-            settled = self._ownership.owner(name, node) == "ours"
-            if not self._ownership.is_contested(name):
-                self._settled[name] = settled
-        return settled
+        ours = self._ownership.owner(name, node) == "ours"
+        if not self._ownership.is_contested(name):
+            self._ours[name] = ours
+        return ours
 
 
 def _yours(name: str) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     import re
@@ -11,8 +10,7 @@ if TYPE_CHECKING:
 Otherwise = Literal["skip", "raise"]
 
 
-@dataclass(frozen=True, slots=True)
-class Documented:
+class Documented(NamedTuple):
     """An error or warning that a refusal is documented to end in.
 
     ``classes`` are classes, or dotted names of classes that nobody here may import. ``source`` says who documents it.
@@ -28,8 +26,7 @@ class Documented:
         return f"{names}{matching} ({self.source})"
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(NamedTuple):
     """What one mark asks.
 
     ``platforms`` are the accepted ones: empty for any, ``None`` for any but ``cpu``. ``min_memory`` is in bytes.

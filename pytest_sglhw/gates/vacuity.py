@@ -10,8 +10,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pytest
 
@@ -27,8 +26,7 @@ Level = Literal["off", "warn", "fail"]
 LEVELS: tuple[Level, ...] = ("off", "warn", "fail")
 
 
-@dataclass(frozen=True, slots=True)
-class Kernels:
+class Kernels(NamedTuple):
     """Kernels that one mark asks for: the mark, the module they live in, their names and operators."""
 
     text: str

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_sglhw.gates.requirement import Documented, Need, Requirement, describe
 from pytest_sglhw.gates.values import arch, sm_number
@@ -19,8 +19,7 @@ Action = Literal["run", "skip", "raise", "fail"]
 _WEIGHT: dict[State, int] = {"unavailable": 0, "broken": 1, "unknown": 2, "available": 3}
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """Why one need does not hold here.
 
     ``settled`` is false where a fact is not known (the memory of a fake device) rather than known to be otherwise.
@@ -34,8 +33,7 @@ class Finding:
     settled: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What becomes of a test: the action, the finding that decided, and all documented errors that will do."""
 
     action: Action
@@ -46,7 +44,7 @@ class Verdict:
     settled: bool = True
     loud: bool = False
     expected: tuple[Documented, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict, compare=False)
+    facts: Mapping[str, Any] = MappingProxyType({})
 
 
 def decide(requirement: Requirement, environment: Environment, policy: LanePolicy | None = None) -> Verdict:
