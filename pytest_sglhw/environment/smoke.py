@@ -7,6 +7,7 @@ are not the right ones).
 
 from __future__ import annotations
 
+import os
 import shutil
 from typing import TYPE_CHECKING
 
@@ -103,11 +104,19 @@ def p2p() -> bool:
     return True
 
 
-def amx() -> bool:
-    """Ask torch whether this CPU has AMX tiles."""
+def cpu_engine() -> bool:
+    """Look whether SGLang would take its CPU engine here, where torch has no accelerator."""
     import torch
 
-    return bool(torch.cpu._is_amx_tile_supported())
+    return torch.accelerator.current_accelerator() is not None or os.environ.get("SGLANG_USE_CPU_ENGINE") == "1"
+
+
+def amx() -> bool:
+    """Ask for what SGLang's AMX paths ask for: its CPU engine, AMX tiles and the kernel that packs weights."""
+    import torch
+
+    tiles = torch.cpu._is_amx_tile_supported()
+    return bool(cpu_engine() and tiles and hasattr(torch.ops.sgl_kernel, "convert_weight_packed"))
 
 
 def _device() -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_sglhw.errors import MarkError
-from pytest_sglhw.gates.marks import MarkReader, key_of, spelled
-from pytest_sglhw.gates.names import ISOLATED, KNOWN_GAP, REQUIRES
+from pytest_sglhw.gates.marks import MarkReader, key_of
+from pytest_sglhw.gates.names import KNOWN_GAP, REQUIRES
 
 if TYPE_CHECKING:
     from pytest_sglhw.gates.known_gap import Gap
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from pytest_sglhw.registry import Registry
 
 Node = pytest.Collector | pytest.Item
-
-
-#: Marks of ours that say how a test runs, not what it needs.
-_NO_NEED = frozenset({KNOWN_GAP, ISOLATED})
 
 
 class Asked:
@@ -44,7 +40,7 @@ class Reading:
         #: Capabilities that any collected test asks for: what the first probe looks at.
         self.capabilities: set[str] = set()
         self._ownership = ownership
-        self.registry = registry
+        self._registry = registry
         self._ours: dict[str, bool] = {}
         self._inherited: dict[Node, tuple[pytest.Mark, ...]] = {}
         self._asked: dict[tuple[Hashable, ...], Asked] = {}
@@ -56,8 +52,6 @@ class Reading:
                 raise MarkError(self.slip(mark.name))
             if mark.name == KNOWN_GAP:
                 self._gap(mark)
-            elif mark.name == ISOLATED:
-                read_isolated(mark)
             else:
                 self.capabilities.update(self.reader.need(mark).capabilities)
         except MarkError as error:
@@ -69,7 +63,7 @@ class Reading:
         nearest = self._ownership.nearest(name)
         if nearest:
             return f"{name} is not a mark of pytest-sglhw. Did you mean {nearest!r}? {_yours(name)}"
-        known = ", ".join(self.registry.capabilities)
+        known = ", ".join(self._registry.capabilities)
         return f"{name}: {name.removeprefix(REQUIRES)!r} is not a known capability. Valid: {known}. {_yours(name)}"
 
     def asked(self, item: pytest.Item) -> Asked | None:
@@ -87,7 +81,7 @@ class Reading:
         return found
 
     def _read(self, marks: tuple[pytest.Mark, ...]) -> Asked:
-        needs = [self.reader.need(mark) for mark in marks if mark.name not in _NO_NEED]
+        needs = [self.reader.need(mark) for mark in marks if mark.name != KNOWN_GAP]
         gap = next((self._gap(mark) for mark in marks if mark.name == KNOWN_GAP), None)
         return Asked(tuple(dict.fromkeys(needs)), gap)
 
@@ -113,15 +107,6 @@ class Reading:
         if not self._ownership.is_contested(name):
             self._ours[name] = ours
         return ours
-
-
-def read_isolated(mark: pytest.Mark) -> None:
-    """Check the mark that asks for a child process.
-
-    :raises MarkError: any argument.
-    """
-    if mark.args or mark.kwargs:
-        raise MarkError(f"{spelled(mark)}: {ISOLATED} takes no arguments. Write: @{ISOLATED}")
 
 
 def _yours(name: str) -> str:

@@ -198,9 +198,9 @@ COMPUTE_ROWS: tuple[dict[str, Any], ...] = (
     },
     {
         "name": "elastic_ep",
-        "summary": "elastic expert parallelism",
+        "summary": "elastic expert parallelism (on a CPU: with `SGLANG_USE_CPU_ENGINE=1`)",
         "platforms": {"cuda": "", "cpu": ""},
-        "probe": {"distributions": SGLANG},
+        "probe": {"distributions": SGLANG, "check": SMOKE + "cpu_engine"},
         "signals": (refusal("NotImplementedError", r"Only CUDA and CPU support elastic ep now"),),
         "source": "srt/elastic_ep/elastic_ep.py",
     },
@@ -270,7 +270,11 @@ COMPUTE_ROWS: tuple[dict[str, Any], ...] = (
         "name": "amx",
         "summary": "Intel AMX tiles for the CPU engine",
         "platforms": {"cpu": ""},
-        "probe": {"check": SMOKE + "amx"},
+        "probe": {
+            "distributions": (*KERNELS, "sglang-kernel-cpu", "sgl-kernel-cpu"),
+            "module": "sgl_kernel",
+            "check": SMOKE + "amx",
+        },
         "signals": (
             refusal("Exception", r"VisionAMXAttention is only available for cpu with amx support"),
             refusal("ValueError", r"CPU FP8 KV cache requires Intel AMX support"),

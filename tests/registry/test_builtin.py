@@ -48,7 +48,9 @@ def test_platforms_and_archs(capability: Capability) -> None:
     assert capability.platforms, "a capability that no platform has"
     assert all(re.fullmatch(r"(\d+\.\d+\.\d+)?", since) for since in capability.platforms.values())
     assert set(capability.archs) <= set(capability.platforms)
-    assert all(re.fullmatch(r"sm\d{2,3}|gfx[0-9a-f]{3,4}", arch) for archs in capability.archs.values() for arch in archs)
+    assert all(
+        re.fullmatch(r"sm\d{2,3}|gfx[0-9a-f]{3,4}", arch) for archs in capability.archs.values() for arch in archs
+    )
 
 
 @each_capability
