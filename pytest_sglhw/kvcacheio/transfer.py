@@ -54,7 +54,7 @@ class Table(NamedTuple):
 
     def addresses(self, layout: Layout) -> list[int]:
         """Return the first ``num_layers`` addresses of the table."""
-        addresses: list[int] = self.tensor[: self.num_layers].tolist()
+        addresses: list[int] = self.tensor.flatten()[: self.num_layers].tolist()
         require(0 not in addresses, f"{self.name} holds a null pointer")
         return [address + layout.offsets[0] for address in addresses]
 

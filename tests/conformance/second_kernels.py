@@ -131,7 +131,7 @@ def listed(name: str, tensor: Tensor, num_layers: int) -> list[int]:
     refuse_if(tensor.dtype != torch.uint64, f"expected scalar type UInt64 but found {scalar_type(tensor)}")
     count = tensor.numel()
     refuse_if(count < num_layers, f"{name} has {count} layer addresses, fewer than num_layers {num_layers}")
-    addresses = [int(address) for address in tensor.tolist()[:num_layers]]
+    addresses = [int(address) for address in tensor.flatten().tolist()[:num_layers]]
     refuse_if(0 in addresses, f"{name} holds a null pointer")
     return addresses
 

@@ -71,6 +71,15 @@ def test_direct_strided(dtype):
     check_direct(src, dst, PAGES[:8], SCATTERED[:8])
 
 
+def test_direct_long_runs_apart():
+    """Long runs of wide rows leave what lies between rows alone, where both sides have the same gaps."""
+    src, dst = pool(24, 4096), pool(30, 4096, seed=1)
+    want = dst.clone()
+    token_loop([src[:, 1024:2048]], [want[:, 1024:2048]], PAGES, PAGES)
+    kvcacheio.transfer_kv_direct([src[:, 1024:2048]], [dst[:, 1024:2048]], PAGES, PAGES, 4)
+    assert same(dst, want)
+
+
 @pytest.mark.parametrize("strided", [False, True])
 def test_direct_duplicates(strided):
     """Of several tokens for one slot the last one stays."""

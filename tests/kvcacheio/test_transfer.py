@@ -232,6 +232,16 @@ def test_longer_tables():
     assert not dst[2].any()
 
 
+def test_tables_of_any_shape():
+    """Tables are read element by element: they may have gaps, or a second dimension."""
+    src, dst = torch.randint(0, 256, (2, 4, 8), dtype=torch.uint8), torch.zeros(2, 4, 8, dtype=torch.uint8)
+    pairs = [[s.data_ptr(), d.data_ptr()] for s, d in zip(src, dst, strict=True)]
+    both = torch.tensor(pairs, dtype=torch.uint64)
+    rows = torch.arange(4)
+    kvcacheio.transfer_kv_all_layer_mla(both[:, 0], both[:, 1:], rows, rows.flip(0), 8, 2)
+    assert torch.equal(dst.flip(1), src)
+
+
 @pytest.mark.parametrize("op", [op for op in OPS if "all_layer" in op])
 def test_no_layers(op):
     """Tables without layers copy nothing."""
