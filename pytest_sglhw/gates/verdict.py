@@ -92,6 +92,7 @@ def _verdict(action: Action, deciding: Finding, findings: list[Finding], facts: 
         facts={
             **facts,
             "state": deciding.state,
+            "mark": deciding.need.mark,
             "reason_code": deciding.code,
             "reason": reason,
             "remedy": deciding.remedy,

@@ -6,7 +6,7 @@ Six of them are words of ``--fail-on``.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_sglhw.report.matrix import Cell, Column, Matrix, label_of, shard_of
@@ -157,7 +157,7 @@ def _contract(matrix: Matrix) -> Iterator[Finding]:
         runs = [run for column in columns for run in column.last_runs]
         promise = next((run.promise for run in reversed(runs) if run.promise), None) or {}
         executed = _executed_nodes(columns)
-        for promised, least, count in _minima(promise, executed):
+        for promised, least, count in minima(promise, executed):
             if count < least:
                 yield Finding(lane, "", f"{promised} = {least}, executed {count}")
         for run in runs:
@@ -173,7 +173,8 @@ def _executed_nodes(columns: list[Column]) -> dict[str, tuple[str, ...]]:
     return {row.nodeid: row.marks for row in rows if row.outcome in EXECUTED}
 
 
-def _minima(promise: object, executed: dict[str, tuple[str, ...]]) -> Iterator[tuple[str, int, int]]:
+def minima(promise: object, executed: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, int, int]]:
+    """Give each minimum of a lane's promise, with its count among ``executed`` (node ids with their marks)."""
     if not isinstance(promise, dict):
         return
     if type(least := promise.get("min_executed")) is int:
