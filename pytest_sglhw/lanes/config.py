@@ -149,7 +149,9 @@ class _Tables:
         if not isinstance(table, dict):
             raise pytest.UsageError(f"{source}: {table!r} is not a lane. Valid: a table with {', '.join(KEYS)}.")
         _check_keys(source, table)
-        values = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
+        }
         values["platform"] = _platform(source, values["platform"], registry)
         if values["platform"] != "cpu":
             # A lane of an accelerator that has none would promise nothing.

@@ -78,9 +78,8 @@ def _capability(name: str, environment: Environment) -> Term:
 
 def unmet_table(lane: Lane, found: Iterable[Term]) -> str:
     """Say which terms this machine does not meet, beside those it does."""
-    rows = [("", "promised", "found", "evidence")]
-    rows += [("" if term.kept else "x", *_cells(term)) for term in found]
-    rows = [(f"{mark:1} {what}", *rest) for mark, what, *rest in (("", "", *rows[0][1:]), *rows[1:])]
+    rows = [("  ", "promised", "found", "evidence")]
+    rows += [(("  " if term.kept else "x ") + term.what, *_cells(term)) for term in found]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = ["  ".join((*map(str.ljust, row[:3], widths), row[3])).rstrip() for row in rows]
     return "\n".join(
@@ -94,8 +93,8 @@ def unmet_table(lane: Lane, found: Iterable[Term]) -> str:
     )
 
 
-def _cells(term: Term) -> tuple[str, str, str, str]:
-    return term.what, term.promised, term.found, " ".join(term.evidence.split())
+def _cells(term: Term) -> tuple[str, str, str]:
+    return term.promised, term.found, " ".join(term.evidence.split())
 
 
 @dataclass(frozen=True, slots=True)

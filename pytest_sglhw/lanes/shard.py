@@ -9,13 +9,13 @@ import pytest
 
 
 class Shard(NamedTuple):
-    """Part ``index`` of ``count``, counted from 1."""
+    """Part ``part`` of ``parts``, counted from 1."""
 
-    index: int
-    count: int
+    part: int
+    parts: int
 
     def __str__(self) -> str:
-        return f"{self.index}/{self.count}"
+        return f"{self.part}/{self.parts}"
 
 
 def read_shard(text: str | None) -> Shard | None:
@@ -27,6 +27,6 @@ def read_shard(text: str | None) -> Shard | None:
         return None
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     shard = Shard(int(match[1]), int(match[2])) if match else None
-    if shard is None or not 1 <= shard.index <= shard.count:
+    if shard is None or not 1 <= shard.part <= shard.parts:
         raise pytest.UsageError(f"SGLHW_SHARD is {text!r}. Valid: PART/PARTS, such as 2/4.")
     return shard

@@ -94,8 +94,8 @@ def test_the_table_shows_promise_finding_and_evidence() -> None:
         "  x archs      sm90        no device\n"
         "  x kvcacheio  available   unavailable  no distribution; sglang-kernel is not installed\n"
         "\n"
-        "Nothing was run. See: sglhw doctor --lane cuda. Run the lane on a machine that keeps the promise, or change the "
-        "promise."
+        "Nothing was run. See: sglhw doctor --lane cuda. Run the lane on a machine that keeps the promise, "
+        "or change the promise."
     )
 
 

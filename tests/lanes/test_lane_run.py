@@ -64,7 +64,7 @@ def test_a_kept_promise_is_green(suite: pytest.Pytester, workers: tuple[str, ...
 
 @WORKERS
 def test_a_contradicting_skip_fails_the_run(suite: pytest.Pytester, workers: tuple[str, ...]) -> None:
-    """A test that needs four devices and finds none: status 1, and the test, what it needs, what was found, the lane."""
+    """Four devices needed and none found: status 1, and the test, what it needs, what was found, the lane."""
     suite.makepyfile(test_four="import pytest\n@pytest.mark.sglhw(min_devices=4)\ndef test_four(): pass")
 
     result = run(suite, "--sglhw-lane", "cpu", "--sglhw-report", "r.jsonl", *workers)
