@@ -1,0 +1,62 @@
+"""The child process of an ``isolated_device`` test: one pytest run of one test, its reports written as they happen."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+#: Set in the child's configuration: the test runs there like any other.
+IN_CHILD = pytest.StashKey[bool]()
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the child is to run, and where it writes its reports (pickles, one behind the other)."""
+
+    nodeid: str
+    args: list[str]
+    options: dict[str, Any]
+    sys_path: list[str]
+    reports: str
+
+
+class IsolatedRun:
+    """Plugin of the child: takes over the parent's options, runs one test, writes each report at once."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_load_initial_conftests(self, early_config: pytest.Config) -> None:
+        """Take over the options of the parent, as xdist's workers do."""
+        vars(early_config.option).update(self._job.options)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep the one test: an argument may name more (all parameters of a function)."""
+        items[:] = [item for item in items if item.nodeid == self._job.nodeid]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write one report, so that a crash in the next phase loses nothing."""
+        data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        with Path(self._job.reports).open("ab") as file:
+            pickle.dump(data, file)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Keep the configuration, whose hooks serialise the reports, and say that this is the child."""
+        self._config = config
+        config.stash[IN_CHILD] = True
+
+
+def main() -> int:
+    """Run the job whose file is the only argument."""
+    job: Job = pickle.loads(Path(sys.argv[1]).read_bytes())
+    sys.path[:] = job.sys_path
+    return int(pytest.main(job.args, plugins=[IsolatedRun(job)]))

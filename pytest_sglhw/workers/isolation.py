@@ -1,0 +1,156 @@
+"""``isolated_device``: run one test in a spawned child process and take its true report back.
+
+The item goes through pytest's own protocol here too, with its ``setup`` and ``runtest`` replaced, so that collectors are
+set up and torn down as for any other test. What the phases report is replaced by what the child reported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from pytest_sglhw.workers.isolated_child import IN_CHILD, Job
+
+MARK = "isolated_device"
+
+#: Options of the parent that must not reach the child: it runs one test, writes no file of the parent's, has no workers.
+_OWN = {
+    "numprocesses": None, "maxprocesses": None, "dist": "no", "tx": [], "px": [], "looponfail": False,
+    "sglhw_report": None, "sglhw_plan": None, "sglhw_devices": None, "sglhw_lane": None, "xmlpath": None, "lf": False,
+    "failedfirst": False, "newfirst": False, "stepwise": False, "keyword": "", "markexpr": "", "maxfail": 0,
+    "basetemp": None, "usepdb": False, "collectonly": False, "deselect": None, "ignore": None, "ignore_glob": None,
+}  # fmt: skip
+
+
+# Not ``-m``: as ``__main__`` the module's stash key would be another one than that of the plugins in the child.
+_BOOTSTRAP = "from pytest_sglhw.workers.isolated_child import main; raise SystemExit(main())"
+
+
+class ChildRun(NamedTuple):
+    """What came back from the child: its report of each phase, how it ended, and what it printed."""
+
+    reports: dict[str, pytest.TestReport]
+    returncode: int
+    output: str
+
+
+_RUN = pytest.StashKey[ChildRun]()
+
+
+class Isolation:
+    """Plugin that runs marked tests in a child process of their own."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
+        """Put the child in the place of the test."""
+        if item.get_closest_marker(MARK) is not None and not item.config.stash.get(IN_CHILD, False):
+            item.setup = lambda: _setup(item)  # type: ignore[method-assign]
+            item.runtest = lambda: _end_phase(item, "call")  # type: ignore[method-assign]
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+        """Replace the report of a phase by the child's."""
+        report = yield
+        run = item.stash.get(_RUN, None)
+        theirs = run.reports.pop(call.when, None) if run else None
+        return theirs or report
+
+
+def _setup(item: pytest.Item) -> None:
+    run = item.stash[_RUN] = _run_child(item)
+    missing = "setup" if "setup" not in run.reports else "call"
+    if missing == "setup" or (run.reports["setup"].passed and "call" not in run.reports):
+        # Said here and now, so that it is an error of the test and no failure of its code.
+        run.reports.clear()
+        pytest.fail(_no_report(item, missing, run), pytrace=False)
+    _end_phase(item, "setup")
+
+
+def _end_phase(item: pytest.Item, phase: str) -> None:
+    report = item.stash[_RUN].reports[phase]
+    if not report.passed:
+        # Only ends the phase here: what is shown is the child's own report.
+        pytest.fail(f"{phase} {report.outcome} in the child process", pytrace=False)
+
+
+def _no_report(item: pytest.Item, phase: str, run: ChildRun) -> str:
+    how = f"signal {signal.Signals(-run.returncode).name}" if run.returncode < 0 else f"exit status {run.returncode}"
+    printed = f"It printed:\n{run.output}" if run.output else "It printed nothing."
+    return f"the child process of {item.nodeid} ended with {how} and no report of the {phase} phase. {printed}"
+
+
+def _run_child(item: pytest.Item) -> ChildRun:
+    with tempfile.TemporaryDirectory(prefix="sglhw-isolated-") as folder:
+        job = _job(item, Path(folder, "reports"))
+        Path(job.reports).touch()
+        file = Path(folder, "job.pickle")
+        file.write_bytes(pickle.dumps(job))
+        output = Path(folder, "output")
+        returncode = _spawn([sys.executable, "-c", _BOOTSTRAP, str(file)], output)
+        return ChildRun(_reports(item.config, Path(job.reports)), returncode, _tail(output))
+
+
+def _spawn(command: list[str], output: Path) -> int:
+    with output.open("wb") as sink:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
+        try:
+            return child.wait()
+        except BaseException:
+            # An interrupt or a timeout plugin ends the wait: the child must not outlive its test.
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            raise
+
+
+def _tail(output: Path, size: int = 4000) -> str:
+    return output.read_bytes()[-size:].decode(errors="replace").strip()
+
+
+def _job(item: pytest.Item, reports: Path) -> Job:
+    config = item.config
+    test = "::".join([str(item.path), *item.nodeid.split("::")[1:]])
+    args = [test, "--rootdir", str(config.rootpath), "-p", "no:cacheprovider"]
+    if config.inipath is not None:
+        args += ["-c", str(config.inipath)]
+    for plugin in getattr(config.option, "plugins", []):
+        args += ["-p", plugin]
+    options = {**_picklable(vars(config.option)), **_OWN}
+    del options["file_or_dir"]
+    return Job(item.nodeid, args, options, list(sys.path), str(reports))
+
+
+def _picklable(options: dict[str, Any]) -> dict[str, Any]:
+    kept = {}
+    for name, value in options.items():
+        try:
+            pickle.dumps(value)
+        except (pickle.PicklingError, TypeError, AttributeError):
+            continue
+        kept[name] = value
+    return kept
+
+
+def _reports(config: pytest.Config, file: Path) -> dict[str, pytest.TestReport]:
+    found: dict[str, pytest.TestReport] = {}
+    with file.open("rb") as stream, contextlib.suppress(EOFError, pickle.UnpicklingError):
+        while True:
+            report = config.hook.pytest_report_from_serializable(config=config, data=pickle.load(stream))
+            found[report.when] = report
+    return found

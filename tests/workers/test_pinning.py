@@ -1,0 +1,179 @@
+"""Dealing devices to workers: pure arithmetic on masks."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_sglhw.workers.pinning import DevicesError, chosen, environment_of, pool_of, shares
+
+CUDA = (("CUDA_VISIBLE_DEVICES",),)
+ROCM = (("ROCR_VISIBLE_DEVICES",), ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"))
+UUIDS = [f"GPU-{letter * 8}-0000-1111-2222-333333333333" for letter in "abcdefgh"]
+
+
+def dealt(layers, environ, count, workers, per_worker=1, request="auto"):
+    pool = pool_of(layers, environ, count)
+    hands = shares(pool, chosen(pool, request), workers, per_worker)
+    return [environment_of(pool, hand) for hand in hands]
+
+
+@pytest.mark.parametrize(
+    ("layers", "environ", "count", "workers", "expected"),
+    [
+        pytest.param(CUDA, {}, 2, 4, [{"CUDA_VISIBLE_DEVICES": v} for v in "0101"], id="no-mask"),
+        pytest.param(CUDA, {"CUDA_VISIBLE_DEVICES": "1"}, 1, 8, [{"CUDA_VISIBLE_DEVICES": "1"}] * 8, id="one-device"),
+        pytest.param(
+            CUDA, {"CUDA_VISIBLE_DEVICES": "2,3"}, 2, 3, [{"CUDA_VISIBLE_DEVICES": v} for v in "232"], id="alternate"
+        ),
+        pytest.param(
+            CUDA, {"CUDA_VISIBLE_DEVICES": "3, 1,-1,0"}, 4, 2, [{"CUDA_VISIBLE_DEVICES": v} for v in "31"], id="cut"
+        ),
+        pytest.param(ROCM, {}, 2, 2, [{"HIP_VISIBLE_DEVICES": v} for v in "01"], id="hip"),
+        pytest.param(
+            ROCM, {"ROCR_VISIBLE_DEVICES": "4,6"}, 2, 2, [{"HIP_VISIBLE_DEVICES": v} for v in "01"], id="rocr-renumbers"
+        ),
+        pytest.param(
+            ROCM,
+            {"CUDA_VISIBLE_DEVICES": "5,2"},
+            2,
+            2,
+            [{"HIP_VISIBLE_DEVICES": v, "CUDA_VISIBLE_DEVICES": v} for v in "52"],
+            id="cuda-mask-counts-on-hip",
+        ),
+        pytest.param(
+            ROCM,
+            {"ROCR_VISIBLE_DEVICES": "4,5,6,7", "HIP_VISIBLE_DEVICES": "3,1", "CUDA_VISIBLE_DEVICES": "0"},
+            2,
+            2,
+            [{"HIP_VISIBLE_DEVICES": v, "CUDA_VISIBLE_DEVICES": v} for v in "31"],
+            id="hip-before-cuda",
+        ),
+        pytest.param(
+            CUDA,
+            {"CUDA_VISIBLE_DEVICES": "MIG-aaa,MIG-bbb"},
+            2,
+            2,
+            [{"CUDA_VISIBLE_DEVICES": v} for v in ("MIG-aaa", "MIG-bbb")],
+            id="mig",
+        ),
+        pytest.param(
+            (("ZE_AFFINITY_MASK",),),
+            {"ZE_AFFINITY_MASK": "0.1,1.0"},
+            2,
+            2,
+            [{"ZE_AFFINITY_MASK": v} for v in ("0.1", "1.0")],
+            id="tiles",
+        ),
+    ],
+)
+def test_each_worker_gets_its_share_in_the_words_of_the_mask(layers, environ, count, workers, expected):
+    """The innermost mask is set, with names from the caller's own mask."""
+    assert dealt(layers, environ, count, workers) == expected
+
+
+def test_several_devices_for_each_worker_stay_distinct_and_even():
+    """Dealing goes on where the last worker left off."""
+    assert dealt(CUDA, {}, 3, 3, per_worker=2) == [{"CUDA_VISIBLE_DEVICES": v} for v in ("0,1", "2,0", "1,2")]
+
+
+def test_a_list_chooses_inside_the_mask():
+    """Ids of --sglhw-devices are the caller's names."""
+    assert dealt(CUDA, {"CUDA_VISIBLE_DEVICES": "2,3,7"}, 3, 2, request="7,2") == [
+        {"CUDA_VISIBLE_DEVICES": v} for v in "72"
+    ]
+
+
+def test_without_a_mask_a_uuid_names_a_device():
+    """The start of a UUID is enough."""
+    assert chosen(pool_of(CUDA, {}, 4), "GPU-cccc,0", UUIDS) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("environ", "request_", "message"),
+    [
+        (
+            {"CUDA_VISIBLE_DEVICES": "2,3"},
+            "0",
+            "'0' is not a device of this run (--sglhw-devices). Valid: off, auto, or some of 2, 3 (from "
+            "CUDA_VISIBLE_DEVICES), separated by commas.",
+        ),
+        (
+            {},
+            "1,1",
+            "'1' is named twice (--sglhw-devices). Valid: off, auto, or some of 0, 1, separated by commas.",
+        ),
+        (
+            {},
+            "0,",
+            "'' is not a device of this run (--sglhw-devices). Valid: off, auto, or some of 0, 1, separated by commas.",
+        ),
+    ],
+)
+def test_an_id_outside_the_mask_says_what_is_valid(environ, request_, message):
+    """The error names the id, the option and the valid ids."""
+    with pytest.raises(DevicesError) as caught:
+        chosen(pool_of(CUDA, environ, 2), request_)
+    assert str(caught.value) == message
+
+
+def test_more_devices_for_each_worker_than_there_are_is_refused():
+    """The error says how many there are."""
+    with pytest.raises(DevicesError) as caught:
+        dealt(CUDA, {}, 1, 1, per_worker=2)
+    assert str(caught.value) == (
+        "each worker is to get 2 devices (--sglhw-devices-per-worker), but there are only 1 device to give. "
+        "Valid: off, auto, or some of 0, separated by commas."
+    )
+
+
+def test_an_empty_mask_shows_no_device():
+    """A fake with eight devices does not widen a mask that hides them all."""
+    assert pool_of(CUDA, {"CUDA_VISIBLE_DEVICES": ""}, 8).names == ()
+
+
+MASK_NAMES = st.one_of(
+    st.lists(st.integers(0, 15).map(str), unique=True, min_size=1, max_size=8),
+    st.lists(st.sampled_from(UUIDS), unique=True, min_size=1, max_size=8),
+    st.lists(st.integers(0, 7).map("MIG-GPU-aaaa/{}/0".format), unique=True, min_size=1, max_size=8),
+)
+CALLER = st.dictionaries(
+    st.sampled_from(["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"]),
+    MASK_NAMES.map(",".join),
+    max_size=3,
+)
+
+
+def shown_by(layers, environ, count):
+    """What the caller may use, by the rules of the runtimes: stated here in another way than in the product."""
+    hip = layers is ROCM
+    if hip and "HIP_VISIBLE_DEVICES" in environ:
+        names = environ["HIP_VISIBLE_DEVICES"].split(",")
+    elif "CUDA_VISIBLE_DEVICES" in environ:
+        names = environ["CUDA_VISIBLE_DEVICES"].split(",")
+    elif hip and "ROCR_VISIBLE_DEVICES" in environ:
+        names = [str(i) for i in range(len(environ["ROCR_VISIBLE_DEVICES"].split(",")))]
+    else:
+        names = [str(i) for i in range(count)]
+    return names[:count]
+
+
+@settings(max_examples=1000, deadline=None, derandomize=True, database=None)
+@given(st.sampled_from([CUDA, ROCM]), CALLER, st.integers(1, 8), st.integers(1, 24), st.integers(1, 8))
+def test_every_worker_has_devices_of_the_callers_mask_spread_evenly(layers, environ, count, workers, per_worker):
+    """1,000 random masks, device counts and worker counts: never outside the mask, never two takers more than another."""
+    allowed = shown_by(layers, environ, count)
+    if per_worker > len(allowed):
+        with pytest.raises(DevicesError):
+            dealt(layers, environ, count, workers, per_worker)
+        return
+    environments = dealt(layers, environ, count, workers, per_worker)
+    hands = [set(next(iter(environment.values())).split(",")) for environment in environments]
+    assert len(environments) == workers
+    assert all(len(set(environment.values())) == 1 for environment in environments)
+    assert all(len(hand) == per_worker and hand <= set(allowed) for hand in hands)
+    takers = Counter(name for hand in hands for name in hand)
+    assert max(takers.values()) - min(takers.get(name, 0) for name in allowed) <= 1
