@@ -1,6 +1,8 @@
-"""Hooks of the workers part."""
+"""Hooks of the workers part: pin workers to devices, contain what a lost device or a crash would spoil."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 

@@ -1,0 +1,106 @@
+"""After a sticky device error nothing that a process does on its device means anything: say so instead of failing.
+
+An illegal access leaves the context of its process unusable, so every device test after it would fail for a reason that
+is not its own. The first one fails; the rest of that process's device tests are ``not_run (poisoned by <nodeid>)``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import pytest
+
+from pytest_sglhw.gates.runtime import VERDICT
+
+#: How the runtimes word an error that outlives its call: CUDA and HIP share texts, the rest are by vendor.
+_STICKY = re.compile(
+    r"""illegal\ memory\ access | illegal\ (?:instruction|address) | misaligned\ address | unspecified\ launch\ failure
+    | device-side\ assert | invalid\ (?:program\ counter|address\ space) | hardware\ stack\ error
+    | launch\ timed\ out | uncorrectable\ (?:ECC|NVLink) | context\ is\ destroyed
+    | (?:hip|cuda)Error(?:IllegalAddress|LaunchFailure|Assert|MisalignedAddress|IllegalInstruction|ECCUncorrectable)
+    | CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_FAILED|ASSERT|MISALIGNED_ADDRESS|ILLEGAL_INSTRUCTION)
+    | HSA_STATUS_ERROR_(?:EXCEPTION|MEMORY_FAULT|MEMORY_APERTURE_VIOLATION) | memory\ access\ fault\ by\ gpu
+    | (?:UR_RESULT|PI|ZE_RESULT)_ERROR_DEVICE_LOST | aicore\ (?:exception|execution\ is\ abnormal)
+    | vector\ core\ exception | MUSA\ error:\ .*(?:illegal|unspecified)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def is_sticky(error: BaseException) -> bool:
+    """Whether ``error``, or one that it came from, says that the device context is lost."""
+    return any(isinstance(link, RuntimeError) and _STICKY.search(str(link)) for link in _chain(error))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+class PoisonedSkip(pytest.skip.Exception):
+    """A device test that was not run because an earlier one lost the device context of this process."""
+
+
+class Poison:
+    """Plugin that keeps an eye on the device context of this process."""
+
+    def __init__(self) -> None:
+        self.by: str | None = None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None]:
+        """Stop a device test in a poisoned process before its fixtures touch the device."""
+        # Inside the gates' wrapper, which runs first and leaves the verdict: a test that skips anyway says its own reason.
+        if self.by is not None and uses_device(item):
+            raise PoisonedSkip(f"poisoned by {self.by}")
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
+        """Wait for the device at the end of a test, so that its own error surfaces in it and not in the next."""
+        result = yield
+        if uses_device(item):
+            _synchronize()
+        return result
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Note a sticky error; give a test that was not run its own word."""
+        report = yield
+        if call.excinfo is None:
+            return report
+        error = call.excinfo.value
+        if isinstance(error, PoisonedSkip):
+            facts = {"outcome": "not_run", "reason_code": "poisoned", "reason": str(error)}
+            report.sglhw = {**getattr(report, "sglhw", {}), **facts}
+        elif self.by is None and is_sticky(error):
+            self.by = item.nodeid
+        return report
+
+
+def uses_device(item: pytest.Item) -> bool:
+    """Whether a mark of ours lets this test run on an accelerator here."""
+    verdict = item.stash.get(VERDICT, None)
+    return verdict is not None and verdict.action == "run" and verdict.facts.get("platform") != "cpu"
+
+
+def _synchronize() -> None:
+    for wait in _initialised("synchronize"):
+        wait()
+
+
+def _initialised(function: str) -> Iterator[Callable[[], Any]]:
+    """``function`` of each accelerator module of torch whose context exists; torch is looked at, never imported."""
+    torch = sys.modules.get("torch")
+    for name in ("cuda", "xpu", "npu", "musa"):
+        module = getattr(torch, name, None)
+        if module is not None and getattr(module, "is_initialized", bool)():
+            yield getattr(module, function)
