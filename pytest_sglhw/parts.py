@@ -15,6 +15,7 @@ def register(config: pytest.Config, settings: Settings) -> None:
     from pytest_sglhw.environment.detection import DETECTION, Detection
     from pytest_sglhw.gates import hooks as gates
     from pytest_sglhw.report import hooks as report
+    from pytest_sglhw.workers import hooks as workers
 
     config.stash[DETECTION] = Detection(config, settings)
     gates.register(config, settings)
@@ -23,7 +24,4 @@ def register(config: pytest.Config, settings: Settings) -> None:
         from pytest_sglhw.lanes import hooks as lanes
 
         lanes.register(config, settings)
-    if config.pluginmanager.hasplugin("xdist"):
-        from pytest_sglhw.workers import hooks as workers
-
-        workers.register(config, settings)
+    workers.register(config, settings)

@@ -11,7 +11,7 @@ import os
 import pytest
 
 from pytest_sglhw import hookspecs
-from pytest_sglhw.settings import NESTED_MARKER, SETTINGS, add_options, read_settings
+from pytest_sglhw.settings import NESTED_MARKER, PIN_SELF, SETTINGS, add_options, read_settings
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,6 +22,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Declare the hooks of :mod:`pytest_sglhw.hookspecs`."""
     pluginmanager.add_hookspecs(hookspecs)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Pin a remote worker to devices of its own machine before anything of the tests is imported."""
+    if PIN_SELF in os.environ:
+        from pytest_sglhw.workers.hooks import pin_this_process
+
+        pin_this_process(early_config)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -16,6 +16,9 @@ import pytest
 #: Set for the children of a pytest run that has read the environment variables: they do not count again there.
 NESTED_MARKER = "SGLHW_OUTER_PYTEST"
 
+#: Set for a remote worker, which has to look at its own machine: ``request;devices per worker;slot on its host``.
+PIN_SELF = "SGLHW_PIN_SELF"
+
 
 class Option(NamedTuple):
     """One setting: ``--sglhw-<stem>``, ini ``sglhw_<stem>`` and, where CI needs it, an environment variable."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_sglhw.gates.names import capability_line, registered_lines
+from pytest_sglhw.gates.policy import met
 
 if TYPE_CHECKING:
     from pytest_sglhw.gates.ownership import Ownership
@@ -134,6 +135,7 @@ class Gates:
                 self._settled.add(mark.name)
             return None
         self._run()
+        met(self._config, mark.name)
         problem = self._read().problem(mark, node)
         if problem is None and not mark.args and not mark.kwargs and not self._whose().is_contested(mark.name):
             self._plain.add(mark.name)

@@ -22,6 +22,7 @@ PLATFORM_MARKS: dict[str, tuple[str, ...] | None] = {
 
 GENERAL = "sglhw"
 KNOWN_GAP = "known_gap"
+ISOLATED = "isolated_device"
 REQUIRES = "requires_"
 
 _COMMON = "otherwise='skip', raises=None, match=None, reason=None"
@@ -39,6 +40,7 @@ def registered_lines() -> dict[str, str]:
         f"{KNOWN_GAP}(issue, until=None, raises=None, reason=None): runs and must fail until the gap is closed; "
         "until is a date or an SGLang version (pytest-sglhw)"
     )
+    lines[ISOLATED] = f"{ISOLATED}: runs in a spawned child process of its own (pytest-sglhw)"
     return lines
 
 

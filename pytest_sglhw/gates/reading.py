@@ -9,7 +9,7 @@ import pytest
 
 from pytest_sglhw.errors import MarkError
 from pytest_sglhw.gates.marks import MarkReader, key_of
-from pytest_sglhw.gates.names import KNOWN_GAP, REQUIRES
+from pytest_sglhw.gates.names import ISOLATED, KNOWN_GAP, REQUIRES
 
 if TYPE_CHECKING:
     from pytest_sglhw.gates.known_gap import Gap
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pytest_sglhw.registry import Registry
 
 Node = pytest.Collector | pytest.Item
+
+#: Marks of ours that say how a test runs, not what it needs.
+_NO_NEED = frozenset({KNOWN_GAP, ISOLATED})
 
 
 class Asked:
@@ -52,6 +55,8 @@ class Reading:
                 raise MarkError(self.slip(mark.name))
             if mark.name == KNOWN_GAP:
                 self._gap(mark)
+            elif mark.name == ISOLATED:
+                check_isolated(mark)
             else:
                 self.capabilities.update(self.reader.need(mark).capabilities)
         except MarkError as error:
@@ -81,7 +86,7 @@ class Reading:
         return found
 
     def _read(self, marks: tuple[pytest.Mark, ...]) -> Asked:
-        needs = [self.reader.need(mark) for mark in marks if mark.name != KNOWN_GAP]
+        needs = [self.reader.need(mark) for mark in marks if mark.name not in _NO_NEED]
         gap = next((self._gap(mark) for mark in marks if mark.name == KNOWN_GAP), None)
         return Asked(tuple(dict.fromkeys(needs)), gap)
 
@@ -107,6 +112,16 @@ class Reading:
         if not self._ownership.is_contested(name):
             self._ours[name] = ours
         return ours
+
+
+def check_isolated(mark: pytest.Mark) -> None:
+    """Check the mark that asks for a child process.
+
+    :raises MarkError: any argument.
+    """
+    if mark.args or mark.kwargs:
+        given = ", ".join([*map(repr, mark.args), *(f"{key}={value!r}" for key, value in mark.kwargs.items())])
+        raise MarkError(f"{ISOLATED} takes no arguments, {given} given. Write: @{ISOLATED}")
 
 
 def _yours(name: str) -> str:

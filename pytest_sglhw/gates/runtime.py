@@ -12,7 +12,7 @@ import pytest
 
 from pytest_sglhw.environment.detection import DETECTION
 from pytest_sglhw.errors import MarkError, PytestSglhwWarning
-from pytest_sglhw.gates.policy import LANE_POLICY, LanePolicy
+from pytest_sglhw.gates.policy import DEVICE_TEST, LANE_POLICY, LanePolicy, met
 from pytest_sglhw.gates.reports import attach
 from pytest_sglhw.gates.verdict import Verdict, decide
 
@@ -96,7 +96,11 @@ class Gatekeeper:
 
     def _decide(self, requirement: Requirement) -> Verdict:
         wanted = self._reading.capabilities.union(*(need.capabilities for need in requirement))
-        return decide(requirement, self._config.stash[DETECTION].environment(wanted), self.policy)
+        environment = self._config.stash[DETECTION].environment(wanted)
+        verdict = decide(requirement, environment, self.policy)
+        if verdict.action == "run" and environment.platform != "cpu":
+            met(self._config, DEVICE_TEST)
+        return verdict
 
     def judges(self, item: pytest.Item, asked: Asked, verdict: Verdict) -> list[Judge]:
         """Give those who judge a test that runs, in the order in which they speak."""

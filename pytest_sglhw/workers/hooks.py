@@ -1,13 +1,151 @@
-"""Hooks of the workers part: pin workers to devices, contain what a lost device or a crash would spoil."""
+"""Hooks of the workers part: pin workers to devices, contain what a crash or a lost device would spoil."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_sglhw.settings import Settings
+from pytest_sglhw.gates.names import ISOLATED
+from pytest_sglhw.gates.policy import DEVICE_TEST, ON_FIRST
+from pytest_sglhw.settings import PIN_SELF
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_sglhw.settings import Settings
+    from pytest_sglhw.workers.pinning import Pool, Share
+
+#: In the environment of a pinned worker: the positions that its devices have without pinning, separated by commas.
+PINNED = "SGLHW_PINNED"
 
 
 def register(config: pytest.Config, settings: Settings) -> None:
     """Register this part."""
+    config.stash[ON_FIRST] = {ISOLATED: lambda: _isolate(config), DEVICE_TEST: lambda: _contain(config)}
+    if config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Controller(config, settings), "sglhw-workers")
+
+
+def _isolate(config: pytest.Config) -> None:
+    from pytest_sglhw.workers.isolation import Isolation
+
+    config.pluginmanager.register(Isolation(), "sglhw-isolation")
+
+
+def _contain(config: pytest.Config) -> None:
+    from pytest_sglhw.workers.poison import Poison
+
+    config.pluginmanager.register(Poison(), "sglhw-poison")
+
+
+class Controller:
+    """The side that starts the workers."""
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self._config = config
+        self._settings = settings
+        self.devices: dict[str, str] = {}
+        """Worker id -> the devices that it was given, as its mask has them."""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
+        """Give each worker its share before anything in it is imported."""
+        if self._settings.devices == "off":
+            return
+        local = [spec for spec in specs if spec.popen]
+        if local:
+            self._pin(local)
+        for slot, spec in _remote_slots(specs):
+            request = f"{self._settings.devices};{self._settings.devices_per_worker};{slot}"
+            spec.env = {**spec.env, PIN_SELF: request}
+
+    def _pin(self, specs: Sequence[Any]) -> None:
+        from pytest_sglhw.environment.detection import DETECTION
+
+        detection = self._config.stash[DETECTION]
+        for spec, variables in zip(specs, deal(detection, self._settings, len(specs)), strict=True):
+            spec.env = {**spec.env, **variables}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Note what a worker holds; a replacement has the spec, and so the devices, of the worker that crashed."""
+        env = node.gateway.spec.env
+        if PINNED in env:
+            self.devices[node.gateway.id] = next(value for name, value in env.items() if name != PINNED)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Show which worker had which devices."""
+        if self.devices and terminalreporter.verbosity >= 0:
+            held = ", ".join(f"{worker}={names}" for worker, names in self.devices.items())
+            terminalreporter.write_line(f"sglhw: devices of the workers: {held}")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, report: pytest.TestReport) -> None:
+        """Say by which signal the worker died, and which devices it held."""
+        worker = report.node.gateway  # type: ignore[attr-defined]
+        how = [_death(worker), *([f"devices {self.devices[worker.id]}"] if worker.id in self.devices else [])]
+        report.longrepr = f"{report.longrepr} ({', '.join(how)})"
+
+
+def _remote_slots(specs: Sequence[Any]) -> list[tuple[int, Any]]:
+    """Remote specs, each with its number among those of its host."""
+    seen: dict[str, int] = {}
+    slots = []
+    for spec in specs:
+        if not spec.popen:
+            host = str(spec.ssh or spec.vagrant_ssh or spec.socket or spec.via)
+            slots.append((seen.get(host, 0), spec))
+            seen[host] = seen.get(host, 0) + 1
+    return slots
+
+
+def _death(gateway: Any) -> str:
+    """How a local worker's process ended; xdist keeps it no longer than the connection."""
+    import signal
+    import subprocess
+
+    process = getattr(getattr(gateway, "_io", None), "popen", None)
+    if process is None:
+        return "on a remote machine"
+    try:
+        status = process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        return "its process still lives"
+    return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+
+
+def deal(detection: Any, settings: Settings, workers: int) -> list[dict[str, str]]:
+    """The variables that pin each of ``workers`` workers; none at all on a machine without an accelerator."""
+    from pytest_sglhw.workers.pinning import DevicesError, chosen, pool_of, shares
+
+    environment = detection.environment(())
+    platform = detection.registry.platforms.get(environment.platform)
+    if platform is None or not platform.device_control_env_vars:
+        return [{}] * workers
+    pool = pool_of(platform.device_control_env_vars, os.environ, len(environment.devices))
+    try:
+        positions = chosen(pool, settings.devices, [device.uuid for device in environment.devices])
+        hands = shares(pool, positions, workers, settings.devices_per_worker)
+    except DevicesError as error:
+        raise pytest.UsageError(str(error)) from error
+    return [_variables(pool, hand) for hand in hands]
+
+
+def _variables(pool: Pool, share: Share) -> dict[str, str]:
+    from pytest_sglhw.workers.pinning import environment_of
+
+    return {**environment_of(pool, share), PINNED: ",".join(map(str, share.positions))}
+
+
+def pin_this_process(config: pytest.Config) -> None:
+    """Pin a remote worker, which learns its request from the environment and its devices from its own machine."""
+    from dataclasses import replace
+
+    from pytest_sglhw.environment.detection import Detection
+    from pytest_sglhw.settings import read_settings
+
+    request, per_worker, slot = os.environ.pop(PIN_SELF).split(";")
+    settings = replace(read_settings(config), devices=request, devices_per_worker=int(per_worker))
+    os.environ.update(deal(Detection(config, settings), settings, int(slot) + 1)[int(slot)])

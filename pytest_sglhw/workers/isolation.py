@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from pytest_sglhw.gates.names import ISOLATED
 from pytest_sglhw.workers.isolated_child import IN_CHILD, Job
-
-MARK = "isolated_device"
 
 #: Options of the parent that must not reach the child: it runs one test, writes no file of the parent's, has no workers.
 _OWN = {
@@ -52,7 +51,7 @@ class Isolation:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
         """Put the child in the place of the test."""
-        if item.get_closest_marker(MARK) is not None and not item.config.stash.get(IN_CHILD, False):
+        if item.get_closest_marker(ISOLATED) is not None and not item.config.stash.get(IN_CHILD, False):
             item.setup = lambda: _setup(item)  # type: ignore[method-assign]
             item.runtest = lambda: _end_phase(item, "call")  # type: ignore[method-assign]
         return (yield)
