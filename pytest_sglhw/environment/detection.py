@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_sglhw.environment.pinned import PINNED, share_of
 from pytest_sglhw.errors import RecordError, RegistryError
 from pytest_sglhw.settings import Settings
 
@@ -62,7 +64,11 @@ class Detection:
                 full=self._settings.probe == "full",
                 timeout=self._settings.probe_timeout,
             )
-        return self._environment
+        return share_of(self._environment, os.environ[PINNED]) if self._pinned else self._environment
+
+    @property
+    def _pinned(self) -> bool:
+        return PINNED in os.environ and hasattr(self._config, "workerinput")
 
     def _covers(self, capabilities: Iterable[str] | None) -> bool:
         if self._environment is None:

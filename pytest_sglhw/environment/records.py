@@ -77,6 +77,8 @@ class Environment:
     capabilities: Mapping[str, CapabilityState] = field(default_factory=dict)
     kernels: Mapping[str, Mapping[str, CapabilityState]] = field(default_factory=dict)
     """Per capability that is a set of native kernels: the state of each kernel by name."""
+    withheld: int = 0
+    """Devices of the run that pinning gave to other workers."""
     probe: ProbeOutcome = ProbeOutcome()
     disagreements: tuple[str, ...] = ()
     fake: str | None = None

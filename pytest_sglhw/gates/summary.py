@@ -15,6 +15,12 @@ _LOUD = "hardware that should work here and does not, or did not answer (sglhw)"
 _VACUOUS = "passes that may prove nothing (sglhw)"
 _STALE = "known gaps that are overdue (sglhw)"
 
+#: Outcome -> category, letter and word in the terminal.
+_WORDS: dict[str, tuple[str, str, Any]] = {
+    "raised": ("raised", "r", ("RAISED", {"green": True})),
+    "not_run": ("not run", "n", ("NOT RUN", {"yellow": True})),
+}
+
 
 class Skips:
     """The skips of one reason code: how many, and the first as the example."""
@@ -56,11 +62,9 @@ class Summary:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, Any] | None:
-        """Give ``raised`` its own word and letter."""
+        """Give outcomes that pytest has no word for their own word and letter."""
         facts = getattr(report, "sglhw", None)
-        if facts and facts.get("outcome") == "raised" and not report.failed:
-            return "raised", "r", ("RAISED", {"green": True})
-        return None
+        return _WORDS.get(facts.get("outcome", "")) if facts and not report.failed else None
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show each reason code with its count, an example, and what would make it run; loud ones even when quiet."""

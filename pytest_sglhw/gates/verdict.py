@@ -159,6 +159,9 @@ def _too_few(need: Need, environment: Environment, count: int) -> Finding:
         bad = next(device for device in environment.devices if device.state != "available")
         reason = f"{count} needed, {usable} of {found} usable: device {bad.index} is {bad.state}{_why(bad.reason)}"
         return Finding(need, "broken", "broken:devices", reason, "see: sglhw doctor --full")
+    if environment.withheld and found + environment.withheld >= count:
+        reason = f"{_devices_text(count)} needed, this worker holds {found} of {found + environment.withheld}"
+        return Finding(need, "unavailable", "devices_pinned", reason, f"--sglhw-devices-per-worker {count}")
     code = "devices" if need.min_devices else "no_device"
     return Finding(need, "unavailable", code, f"{_devices_text(count)} needed, {found} found", remedy)
 

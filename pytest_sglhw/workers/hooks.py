@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_sglhw.environment.pinned import PINNED, pinned_value
 from pytest_sglhw.gates.names import ISOLATED
 from pytest_sglhw.gates.policy import DEVICE_TEST, ON_FIRST
 from pytest_sglhw.settings import PIN_SELF
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
     from pytest_sglhw.settings import Settings
     from pytest_sglhw.workers.pinning import Pool, Share
-
-#: In the environment of a pinned worker: the positions that its devices have without pinning, separated by commas.
-PINNED = "SGLHW_PINNED"
 
 
 def register(config: pytest.Config, settings: Settings) -> None:
@@ -46,8 +44,8 @@ class Controller:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
+        #: Worker id -> the devices that it was given, as its mask has them.
         self.devices: dict[str, str] = {}
-        """Worker id -> the devices that it was given, as its mask has them."""
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
@@ -73,7 +71,8 @@ class Controller:
         """Note what a worker holds; a replacement has the spec, and so the devices, of the worker that crashed."""
         env = node.gateway.spec.env
         if PINNED in env:
-            self.devices[node.gateway.id] = next(value for name, value in env.items() if name != PINNED)
+            # The mask was set just before PINNED, whatever else the spec of the worker sets.
+            self.devices[node.gateway.id] = env[list(env)[list(env).index(PINNED) - 1]]
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Show which worker had which devices."""
@@ -84,7 +83,7 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, report: pytest.TestReport) -> None:
         """Say by which signal the worker died, and which devices it held."""
-        worker = report.node.gateway  # type: ignore[attr-defined]
+        worker = report.node.gateway
         how = [_death(worker), *([f"devices {self.devices[worker.id]}"] if worker.id in self.devices else [])]
         report.longrepr = f"{report.longrepr} ({', '.join(how)})"
 
@@ -136,7 +135,7 @@ def deal(detection: Any, settings: Settings, workers: int) -> list[dict[str, str
 def _variables(pool: Pool, share: Share) -> dict[str, str]:
     from pytest_sglhw.workers.pinning import environment_of
 
-    return {**environment_of(pool, share), PINNED: ",".join(map(str, share.positions))}
+    return {**environment_of(pool, share), PINNED: pinned_value(share.positions, len(pool.names))}
 
 
 def pin_this_process(config: pytest.Config) -> None:
@@ -147,5 +146,7 @@ def pin_this_process(config: pytest.Config) -> None:
     from pytest_sglhw.settings import read_settings
 
     request, per_worker, slot = os.environ.pop(PIN_SELF).split(";")
-    settings = replace(read_settings(config), devices=request, devices_per_worker=int(per_worker))
+    # This early, what was on the command line stands in the namespace of known arguments only.
+    fake = config.known_args_namespace.sglhw_fake
+    settings = replace(read_settings(config), fake=fake, devices=request, devices_per_worker=int(per_worker))
     os.environ.update(deal(Detection(config, settings), settings, int(slot) + 1)[int(slot)])

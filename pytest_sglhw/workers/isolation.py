@@ -1,7 +1,7 @@
 """``isolated_device``: run one test in a spawned child process and take its true report back.
 
-The item goes through pytest's own protocol here too, with its ``setup`` and ``runtest`` replaced, so that collectors are
-set up and torn down as for any other test. What the phases report is replaced by what the child reported.
+The item goes through pytest's own protocol here too, with its ``setup`` and ``runtest`` replaced, so that collectors
+are set up and torn down as for any other test. What the phases report is replaced by what the child reported.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import pytest
 from pytest_sglhw.gates.names import ISOLATED
 from pytest_sglhw.workers.isolated_child import IN_CHILD, Job
 
-#: Options of the parent that must not reach the child: it runs one test, writes no file of the parent's, has no workers.
-_OWN = {
+#: Options of the parent that must not reach the child: it runs one test, has no workers, writes no file of the parent's.
+_OWN: dict[str, Any] = {
     "numprocesses": None, "maxprocesses": None, "dist": "no", "tx": [], "px": [], "looponfail": False,
     "sglhw_report": None, "sglhw_plan": None, "sglhw_devices": None, "sglhw_lane": None, "xmlpath": None, "lf": False,
     "failedfirst": False, "newfirst": False, "stepwise": False, "keyword": "", "markexpr": "", "maxfail": 0,

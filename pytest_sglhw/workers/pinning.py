@@ -1,7 +1,8 @@
 """Which devices each worker gets: arithmetic on masks, with no device and no pytest in it.
 
 A worker is pinned by setting the platform's mask in its environment before anything in it is imported. What may be
-given away is what the caller's own mask shows, in the caller's own words: numbers, UUIDs and MIG names stay as they are.
+given away is what the caller's own mask shows, in the caller's own words: numbers, UUIDs and MIG names stay as they
+are.
 
 Note [Layers of masks]: a platform's masks stand in layers and each layer renumbers for the next (ROCR's hides devices
 from HIP, and HIP's numbers count in what is left). Only the innermost layer is ever set, so that the outer ones keep

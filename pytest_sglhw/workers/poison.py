@@ -6,6 +6,7 @@ is not its own. The first one fails; the rest of that process's device tests are
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from pytest_sglhw.gates.runtime import VERDICT
+from pytest_sglhw.gates.reports import attach
+from pytest_sglhw.gates.runtime import CASE
 
 #: How the runtimes word an error that outlives its call: CUDA and HIP share texts, the rest are by vendor.
 _STICKY = re.compile(
@@ -43,7 +45,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         link = link.__cause__ or link.__context__
 
 
-class PoisonedSkip(pytest.skip.Exception):
+class PoisonedSkip(pytest.skip.Exception):  # type: ignore[name-defined,misc]
     """A device test that was not run because an earlier one lost the device context of this process."""
 
 
@@ -53,16 +55,14 @@ class Poison:
     def __init__(self) -> None:
         self.by: str | None = None
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None]:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Stop a device test in a poisoned process before its fixtures touch the device."""
-        # Inside the gates' wrapper, which runs first and leaves the verdict: a test that skips anyway says its own reason.
         if self.by is not None and uses_device(item):
             raise PoisonedSkip(f"poisoned by {self.by}")
-        return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
         """Wait for the device at the end of a test, so that its own error surfaces in it and not in the next."""
         result = yield
         if uses_device(item):
@@ -80,7 +80,8 @@ class Poison:
         error = call.excinfo.value
         if isinstance(error, PoisonedSkip):
             facts = {"outcome": "not_run", "reason_code": "poisoned", "reason": str(error)}
-            report.sglhw = {**getattr(report, "sglhw", {}), **facts}
+            attach(report, {**getattr(report, "sglhw", {}), **facts})
+            report.longrepr = (os.fspath(item.path), (item.location[1] or 0) + 1, f"Skipped: {error}")
         elif self.by is None and is_sticky(error):
             self.by = item.nodeid
         return report
@@ -88,8 +89,8 @@ class Poison:
 
 def uses_device(item: pytest.Item) -> bool:
     """Whether a mark of ours lets this test run on an accelerator here."""
-    verdict = item.stash.get(VERDICT, None)
-    return verdict is not None and verdict.action == "run" and verdict.facts.get("platform") != "cpu"
+    case = item.stash.get(CASE, None)
+    return case is not None and case.verdict.action == "run" and case.verdict.facts.get("platform") != "cpu"
 
 
 def _synchronize() -> None:

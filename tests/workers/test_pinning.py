@@ -98,8 +98,10 @@ def test_without_a_mask_a_uuid_names_a_device():
         (
             {"CUDA_VISIBLE_DEVICES": "2,3"},
             "0",
-            "'0' is not a device of this run (--sglhw-devices). Valid: off, auto, or some of 2, 3 (from "
-            "CUDA_VISIBLE_DEVICES), separated by commas.",
+            (
+                "'0' is not a device of this run (--sglhw-devices). Valid: off, auto, or some of 2, 3 (from "
+                "CUDA_VISIBLE_DEVICES), separated by commas."
+            ),
         ),
         (
             {},
@@ -164,7 +166,7 @@ def shown_by(layers, environ, count):
 @settings(max_examples=1000, deadline=None, derandomize=True, database=None)
 @given(st.sampled_from([CUDA, ROCM]), CALLER, st.integers(1, 8), st.integers(1, 24), st.integers(1, 8))
 def test_every_worker_has_devices_of_the_callers_mask_spread_evenly(layers, environ, count, workers, per_worker):
-    """1,000 random masks, device counts and worker counts: never outside the mask, never two takers more than another."""
+    """1,000 random masks, device and worker counts: never outside the mask, never two takers more than another."""
     allowed = shown_by(layers, environ, count)
     if per_worker > len(allowed):
         with pytest.raises(DevicesError):

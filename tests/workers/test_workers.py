@@ -1,0 +1,223 @@
+"""Workers hold their devices, and what one of them breaks stays its own."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+LOG_MASK = """
+    import os, pathlib
+    SEEN_AT_IMPORT = {name: value for name, value in os.environ.items() if name.endswith("_VISIBLE_DEVICES")}
+"""
+LOG_TEST = """
+    import conftest, pytest, pathlib, os, time
+
+    @pytest.mark.parametrize("n", range(8))
+    def test_n(n, worker_id):
+        with open("seen.txt", "a") as file:
+            file.write(f"{worker_id} {sorted(conftest.SEEN_AT_IMPORT.items())}\\n")
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_masks(monkeypatch):
+    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def seen(pytester: pytest.Pytester) -> dict[str, str]:
+    lines = pytester.path.joinpath("seen.txt").read_text().splitlines()
+    return dict(sorted({tuple(line.split(" ", 1)) for line in lines}))
+
+
+def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
+    return pytester.runpytest_subprocess("-p", "sglhw", "-p", "no:cacheprovider", *args)
+
+
+def test_workers_are_pinned_before_conftest_is_imported(pytester, monkeypatch):
+    """Each worker has its device of the caller's mask when the first line of the test project runs."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    pytester.makeconftest(LOG_MASK)
+    pytester.makepyfile(LOG_TEST)
+    result = run(pytester, "--sglhw-fake", "cuda:sm90*2", "--sglhw-devices", "auto", "-n", "2", "--dist", "each")
+    result.assert_outcomes(passed=16)
+    assert seen(pytester) == {
+        "gw0": "[('CUDA_VISIBLE_DEVICES', '2')]",
+        "gw1": "[('CUDA_VISIBLE_DEVICES', '5')]",
+    }
+    result.stdout.fnmatch_lines(["sglhw: devices of the workers: gw0=2, gw1=5"])
+
+
+def test_off_by_default(pytester, monkeypatch):
+    """Nobody's mask is touched unless pinning is asked for."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    pytester.makeconftest(LOG_MASK)
+    pytester.makepyfile(LOG_TEST)
+    run(pytester, "--sglhw-fake", "cuda:sm90*2", "-n", "2", "--dist", "each").assert_outcomes(passed=16)
+    assert set(seen(pytester).values()) == {"[('CUDA_VISIBLE_DEVICES', '2,5')]"}
+
+
+def test_a_replacement_has_the_devices_of_the_worker_that_crashed(pytester):
+    """The crash is named with its signal and its devices, and the new worker holds the same ones."""
+    pytester.makeconftest(LOG_MASK)
+    pytester.makepyfile("""
+        import conftest, os, signal, pytest
+
+        @pytest.mark.parametrize("n", range(6))
+        def test_n(n, worker_id):
+            with open("seen.txt", "a") as file:
+                file.write(f"{worker_id} {conftest.SEEN_AT_IMPORT['HIP_VISIBLE_DEVICES']}\\n")
+            if n == 1:
+                os.kill(os.getpid(), signal.SIGSEGV)
+    """)
+    result = run(pytester, "--sglhw-fake", "rocm:gfx942*8", "--sglhw-devices", "6", "-n", "1", "-rf")
+    result.assert_outcomes(passed=5, failed=1)
+    assert seen(pytester) == {"gw0": "6", "gw1": "6"}
+    result.stdout.fnmatch_lines(["worker 'gw0' crashed while running * (signal SIGSEGV, devices 6)"])
+
+
+def test_a_worker_that_holds_too_few_devices_says_so(pytester):
+    """The reason names what the worker holds, and the remedy the option that widens it."""
+    pytester.makepyfile("""
+        from pytest_sglhw import sglhw
+
+        @sglhw(min_devices=2)
+        def test_two():
+            pass
+    """)
+    fake = ("--sglhw-fake", "cuda:sm90*4", "-rs")
+    result = run(pytester, *fake, "--sglhw-devices", "auto", "-n", "2")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*2 devices needed, this worker holds 1 of 4*"])
+    result.stdout.fnmatch_lines(["*devices_pinned: *", "*would run with: --sglhw-devices-per-worker 2"])
+    wider = run(pytester, *fake, "--sglhw-devices", "auto", "--sglhw-devices-per-worker", "2", "-n", "2")
+    wider.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (
+            ("--sglhw-devices", "9"),
+            "ERROR: '9' is not a device of this run (--sglhw-devices). Valid: off, auto, or some of 0, 1, separated "
+            "by commas.",
+        ),
+        (
+            ("--sglhw-devices", "auto", "--sglhw-devices-per-worker", "3"),
+            "ERROR: each worker is to get 3 devices (--sglhw-devices-per-worker), but there are only 2 devices to "
+            "give. Valid: off, auto, or some of 0, 1, separated by commas.",
+        ),
+    ],
+)
+def test_devices_that_do_not_fit_are_a_usage_error(pytester, args, message):
+    """Exit status 4, with what is valid."""
+    pytester.makepyfile("def test_it(): pass")
+    result = run(pytester, "--sglhw-fake", "cuda*2", "-n", "2", *args)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert message in result.stderr.lines + result.stdout.lines
+
+
+def test_a_remote_worker_pins_itself(pytester, monkeypatch):
+    """It reads its request from the environment before conftest is imported, and takes the share of its slot."""
+    monkeypatch.setenv("SGLHW_PIN_SELF", "auto;1;2")
+    pytester.makeconftest(LOG_MASK)
+    pytester.makepyfile("""
+        import conftest
+
+        def test_it():
+            assert conftest.SEEN_AT_IMPORT == {"CUDA_VISIBLE_DEVICES": "2"}
+    """)
+    run(pytester, "--sglhw-fake", "cuda*4").assert_outcomes(passed=1)
+
+
+POISONED = """
+    import pytest
+    from pytest_sglhw import cpu_only, cuda_only
+
+    def test_before():
+        pass
+
+    @cuda_only
+    def test_good():
+        pass
+
+    @cuda_only
+    def test_bad():
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    @cuda_only
+    @pytest.mark.parametrize("n", range(20))
+    def test_after(n):
+        raise AssertionError("ran on a lost device")
+
+    @cpu_only
+    def test_skipped_anyway():
+        pass
+
+    def test_plain():
+        pass
+"""
+
+
+def test_after_a_sticky_error_device_tests_are_not_run(pytester):
+    """One failed, the rest of the device tests name the culprit, everything else goes on."""
+    pytester.makepyfile(POISONED)
+    result = run(pytester, "--sglhw-fake", "cuda:sm90", "-rs", "--sglhw-report", "report.jsonl")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    outcomes = result.parseoutcomes()
+    assert (outcomes["failed"], outcomes["passed"], outcomes["skipped"]) == (1, 3, 1)
+    result.stdout.fnmatch_lines(["*20 not run*"])
+    records = map(json.loads, pytester.path.joinpath("report.jsonl").read_text().splitlines())
+    reasons = [record["reason"] for record in records if record.get("outcome") == "not_run"]
+    assert reasons == ["poisoned by test_after_a_sticky_error_device_tests_are_not_run.py::test_bad"] * 20
+
+
+def test_an_ordinary_failure_poisons_nothing(pytester):
+    """An out-of-memory error leaves the context usable."""
+    pytester.makepyfile("""
+        from pytest_sglhw import cuda_only
+
+        @cuda_only
+        def test_bad():
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+        @cuda_only
+        def test_good():
+            pass
+    """)
+    run(pytester, "--sglhw-fake", "cuda").assert_outcomes(passed=1, failed=1)
+
+
+def test_a_late_error_is_the_failure_of_the_test_that_caused_it(pytester):
+    """The device is waited for at the end of each device test, where torch has a context in this process."""
+    pytester.makepyfile(
+        torch="""
+        class cuda:
+            launched = False
+
+            @staticmethod
+            def is_initialized():
+                return True
+
+            @staticmethod
+            def synchronize():
+                if cuda.launched:
+                    raise RuntimeError("CUDA error: device-side assert triggered")
+        """,
+        test_it="""
+        import torch
+        from pytest_sglhw import cuda_only
+
+        @cuda_only
+        def test_launches():
+            torch.cuda.launched = True
+
+        @cuda_only
+        def test_innocent():
+            pass
+        """,
+    )
+    result = run(pytester, "--sglhw-fake", "cuda", "-rf", "test_it.py")
+    result.stdout.fnmatch_lines(["FAILED test_it.py::test_launches - RuntimeError: CUDA error: device-side*"])
+    result.stdout.fnmatch_lines(["*1 failed, 1 not run*"])
