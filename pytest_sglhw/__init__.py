@@ -44,7 +44,9 @@ _PUBLIC = {
 
 #: Every mark is here under its own name, ``requires_<capability>`` for the capabilities that others add as well. A name
 #: that is no mark after all is refused when its file is collected, with the valid ones.
-_MARKS = re.compile(r"(cuda|rocm|xpu|npu|musa|mps|hpu|cpu|gpu)_only|requires_[a-z][a-z0-9_]*|sglhw|known_gap|isolated_device")
+_MARKS = re.compile(
+    r"(cuda|rocm|xpu|npu|musa|mps|hpu|cpu|gpu)_only|requires_[a-z][a-z0-9_]*|sglhw|known_gap|isolated_device"
+)
 
 __all__ = [  # noqa: RUF022 (classes and functions first, then the predicates)
     "Environment",

@@ -21,7 +21,7 @@ import pytest
 from pytest_sglhw.gates.names import ISOLATED
 from pytest_sglhw.workers.isolated_child import IN_CHILD, Job
 
-#: Options of the parent that must not reach the child: it runs one test, has no workers, writes no file of the parent's.
+#: Options of the parent that must not reach the child: it runs one test and writes none of its files.
 _OWN: dict[str, Any] = {
     "numprocesses": None, "maxprocesses": None, "dist": "no", "tx": [], "px": [], "looponfail": False,
     "sglhw_report": None, "sglhw_plan": None, "sglhw_devices": None, "sglhw_lane": None, "xmlpath": None, "lf": False,

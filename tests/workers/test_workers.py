@@ -100,13 +100,17 @@ def test_a_worker_that_holds_too_few_devices_says_so(pytester):
     [
         (
             ("--sglhw-devices", "9"),
-            "ERROR: '9' is not a device of this run (--sglhw-devices). Valid: off, auto, or some of 0, 1, separated "
-            "by commas.",
+            (
+                "ERROR: '9' is not a device of this run (--sglhw-devices). Valid: off, auto, or some of 0, 1, separated "
+                "by commas."
+            ),
         ),
         (
             ("--sglhw-devices", "auto", "--sglhw-devices-per-worker", "3"),
-            "ERROR: each worker is to get 3 devices (--sglhw-devices-per-worker), but there are only 2 devices to "
-            "give. Valid: off, auto, or some of 0, 1, separated by commas.",
+            (
+                "ERROR: each worker is to get 3 devices (--sglhw-devices-per-worker), but there are only 2 devices to "
+                "give. Valid: off, auto, or some of 0, 1, separated by commas."
+            ),
         ),
     ],
 )
