@@ -134,13 +134,13 @@ class Slots(NamedTuple):
 
 def _starts(side: str, slots: Tensor, page_size: int) -> Slots:
     """Return the tokens of pages that start at the first slot of each ``page_size``."""
-    return Slots(side, ((slots[::page_size, None] + torch.arange(page_size)).flatten(),))
+    return Slots(side, ((slots[::page_size, None] + torch.arange(page_size, device=slots.device)).flatten(),))
 
 
 def _pages(side: str, slots: Tensor, page_size: int) -> Slots:
     """Return the tokens of the pages in which the first slot of each ``page_size`` lies."""
     page = slots[::page_size].div(page_size, rounding_mode="floor").repeat_interleave(page_size)
-    return Slots(side, (page, torch.arange(page_size).repeat(slots.numel() // page_size)))
+    return Slots(side, (page, torch.arange(page_size, device=slots.device).repeat(slots.numel() // page_size)))
 
 
 def _paired_layers(
@@ -213,12 +213,15 @@ def _last_of_each(slots: Slots) -> Tensor:
         keys = keys * (positions.max() + 1) + positions
     order = keys.argsort(stable=True)
     changes = keys[order].diff() != 0
-    return order[torch.cat([changes, torch.ones(1, dtype=torch.bool)])]
+    return order[torch.cat([changes, changes.new_ones(1)])]
 
 
 def _share_memory(sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> bool:
     """Say whether the memory that a source spans meets that of a destination."""
-    src, dst = (torch.tensor([_span(tensor) for tensor in side]).reshape(-1, 2) for side in (sources, destinations))
+    src, dst = (
+        torch.tensor([_span(tensor) for tensor in side], device="cpu").reshape(-1, 2)
+        for side in (sources, destinations)
+    )
     return bool(((src[:, None, 0] < dst[None, :, 1]) & (dst[None, :, 0] < src[:, None, 1])).any())
 
 

@@ -36,7 +36,7 @@ class Layout(NamedTuple):
         """Return the row numbers of token slots, token by token, the heads of a token together."""
         if self.heads == 1:
             return slots
-        heads = torch.arange(self.heads)
+        heads = torch.arange(self.heads, device=slots.device)
         page, token = (slots // self.page_size)[:, None], (slots % self.page_size)[:, None]
         return ((page * self.heads + heads) * self.page_size + token).flatten()
 

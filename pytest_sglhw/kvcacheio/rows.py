@@ -96,9 +96,9 @@ def _widest_element(*sizes: int) -> int:
 def _staging(size: int) -> Tensor:
     """Return ``size`` bytes to gather rows in; small ones are reused: fresh memory costs a page fault per 4 KiB."""
     if size > _STAGING_BYTES:
-        return torch.empty(size, dtype=torch.uint8)
+        return torch.empty(size, dtype=torch.uint8, device="cpu")
     if not hasattr(_thread, "staging"):
-        _thread.staging = torch.empty(_STAGING_BYTES, dtype=torch.uint8)
+        _thread.staging = torch.empty(_STAGING_BYTES, dtype=torch.uint8, device="cpu")
     return _thread.staging[:size]
 
 

@@ -226,6 +226,16 @@ def test_page_first_conversion():
     assert same(host[2, 0], layer[3:7].to(torch.bfloat16))
 
 
+@pytest.mark.parametrize("strided", [False, True])
+def test_default_device(strided):
+    """The device that torch creates tensors on by default does not matter."""
+    pools, layers = page_first_scene(torch.uint8, 1, strided)
+    pages, starts = pages_of([2]), starts_of([5])
+    with torch.device("meta"):
+        kvcacheio.transfer_kv_per_layer_direct_pf_lf(pools, layers[:1], pages, starts, 1, PAGE)
+    assert same(layers[0][5:9], pools[0][2, 1])
+
+
 def test_page_first_nothing():
     """Without indices or layers nothing happens."""
     none = torch.empty(0, dtype=torch.int64)

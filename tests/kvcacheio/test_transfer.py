@@ -195,6 +195,25 @@ def test_launch_shape(op, options):
     Scene(op, (2, 8, torch.uint8)).run(SRC, DST, **options)
 
 
+@pytest.mark.parametrize("op", OPS)
+def test_long_runs(op):
+    """Runs of wide rows are copied whole, in order: of those that write the same slots the last one stays."""
+    src = torch.cat([torch.arange(8, 24), torch.arange(0, 12)])
+    dst = torch.cat([torch.arange(3, 19), torch.arange(12, 24)])
+    Scene(op, (8, 144, torch.float32)).run(src, dst)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_default_device(op):
+    """The device that torch creates tensors on by default does not matter."""
+    scene = Scene(op, (4, 8, torch.uint8))
+    want = scene.expect(SRC, DST, 1)
+    arguments = scene.arguments(SRC, DST, 1)
+    with torch.device("meta"):
+        getattr(kvcacheio, op)(*arguments)
+    assert all(torch.equal(pool.image, image) for pool, image in zip([*scene.dst, *scene.src], want, strict=True))
+
+
 def test_nan_patterns():
     """Every bit pattern survives: the 65536 of a 16-bit float, in rows wide enough for the widest element."""
     src = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(-1, 8)
