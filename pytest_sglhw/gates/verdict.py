@@ -116,14 +116,18 @@ def _platform(need: Need, environment: Environment) -> Iterator[Finding]:
     if found == "unknown":
         reason = f"the platform of this machine is unknown{because}"
         yield Finding(need, "unknown", "unknown:platform", reason, "see: sglhw doctor --full")
-    elif (found != "cpu") if accepted is None else (found in accepted):
+    elif _has(accepted, found):
         if found != "cpu" and not environment.usable_devices:
             yield _no_usable_device(need, environment)
-    elif found == "cpu" and environment.build and (accepted is None or environment.build in accepted):
+    elif found == "cpu" and _has(accepted, environment.build or "cpu"):
         reason = f"torch is built for {environment.build}, but no device was found{because}"
         yield Finding(need, "unavailable", "no_device", reason, remedy)
     else:
         yield Finding(need, "unavailable", "platform", f"the platform here is {found}, not {wanted}{because}", remedy)
+
+
+def _has(accepted: tuple[str, ...] | None, platform: str) -> bool:
+    return platform != "cpu" if accepted is None else platform in accepted
 
 
 def _no_usable_device(need: Need, environment: Environment) -> Finding:

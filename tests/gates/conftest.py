@@ -16,7 +16,8 @@ def run(pytester: pytest.Pytester) -> Run:
     def run(source: str, *arguments: str, fake: str | None = None, **files: str) -> pytest.RunResult:
         pytester.makepyfile(test_it=source, **files)
         machine = ["--sglhw-fake", fake] if fake else []
-        return pytester.runpytest("-p", "no:asyncio", "-p", "no:cacheprovider", *machine, *arguments)
+        quiet = ("-p", "no:asyncio", "-p", "no:cacheprovider", "-W", "default")
+        return pytester.runpytest(*quiet, *machine, *arguments)
 
     return run
 
