@@ -20,7 +20,7 @@ COMPUTE_ROWS: tuple[dict[str, Any], ...] = (
     {
         "name": "gguf",
         "summary": "GGUF quantization",
-        "platforms": {"cuda": "", "musa": "0.5.10", "npu": "0.5.10"},
+        "platforms": {"cuda": "", "musa": "0.5.10", "npu": "0.5.11"},
         "probe": {"distributions": SGLANG, "module": "gguf"},
         # SGLang only warns; the kernels it never bound then fail as a NameError.
         "signals": (warns(r"Only CUDA(, MUSA and NPU| and MUSA)? support GGUF quantization currently"),),
@@ -62,13 +62,9 @@ COMPUTE_ROWS: tuple[dict[str, Any], ...] = (
         "summary": "CUTLASS blockwise FP8 GEMM for consumer Blackwell (`--fp8-gemm-backend cutlass`)",
         "platforms": {"cuda": "0.5.16"},
         "archs": {"cuda": SM120},
-        "probe": {
-            "distributions": KERNELS,
-            "module": "sgl_kernel",
-            "ops": ("sgl_kernel::fp8_blockwise_scaled_mm",),
-        },
+        "probe": {"distributions": SGLANG, "module": "tvm_ffi", "check": SMOKE + "jit_toolchain"},
         "signals": (refusal("RuntimeError", r"--fp8-gemm-backend=cutlass is deprecated on this hardware"),),
-        "source": "srt/layers/quantization/fp8_utils.py",
+        "source": "kernels/ops/gemm/fp8_blockwise_gemm.py, srt/layers/quantization/fp8_utils.py",
     },
     {
         "name": "flashinfer",
@@ -85,7 +81,7 @@ COMPUTE_ROWS: tuple[dict[str, Any], ...] = (
     {
         "name": "flashinfer_allreduce",
         "summary": "FlashInfer all-reduce fusion",
-        "platforms": {"cuda": "0.5.15"},
+        "platforms": {"cuda": "0.5.14"},
         "archs": {"cuda": ("sm90", *SM100)},
         "probe": {"distributions": FLASHINFER, "module": "flashinfer"},
         "signals": (refusal("ValueError", r"FlashInfer allreduce fusion requires SM90 or SM10X NVIDIA GPUs"),),
@@ -94,7 +90,7 @@ COMPUTE_ROWS: tuple[dict[str, Any], ...] = (
     {
         "name": "fa3",
         "summary": "FlashAttention 3",
-        "platforms": {"cuda": "", "musa": "0.5.12"},
+        "platforms": {"cuda": "", "musa": "0.5.11"},
         "archs": {"cuda": ("sm80", "sm86", "sm87", "sm89", "sm90")},
         "probe": {"distributions": SGLANG, "module": "sgl_kernel.flash_attn"},
         "signals": (
@@ -140,7 +136,7 @@ COMPUTE_ROWS: tuple[dict[str, Any], ...] = (
     {
         "name": "cutedsl_mla",
         "summary": "CuTe DSL attention for MLA models, decode only",
-        "platforms": {"cuda": "0.5.15"},
+        "platforms": {"cuda": "0.5.13"},
         "archs": {"cuda": SM100},
         "probe": {"distributions": SGLANG, "module": "cutlass"},
         "signals": (refusal("ValueError", r"CuteDSL MLA backend is only supported on Blackwell GPUs \(SM100\)"),),
@@ -163,7 +159,7 @@ COMPUTE_ROWS: tuple[dict[str, Any], ...] = (
     {
         "name": "quark_mxfp4",
         "summary": "online MXFP4 quantization (Quark)",
-        "platforms": {"rocm": "0.5.15"},
+        "platforms": {"rocm": "0.5.13"},
         "archs": {"rocm": ("gfx950",)},
         "probe": {"distributions": SGLANG},
         "signals": (
@@ -174,7 +170,7 @@ COMPUTE_ROWS: tuple[dict[str, Any], ...] = (
     {
         "name": "quark_int4fp8_moe",
         "summary": "online INT4-FP8 MoE quantization (Quark)",
-        "platforms": {"rocm": "0.5.9"},
+        "platforms": {"rocm": "0.5.8"},
         "probe": {"distributions": SGLANG},
         "signals": (refusal("NotImplementedError", r"The quark_int4fp8_moe .* is only supported on AMD GPUs"),),
         "source": "srt/layers/quantization/quark_int4fp8_moe.py",
@@ -241,7 +237,7 @@ COMPUTE_ROWS: tuple[dict[str, Any], ...] = (
     {
         "name": "dflash",
         "summary": "DFLASH speculative decoding",
-        "platforms": {"cuda": "0.5.12", "rocm": "0.5.12", "npu": "0.5.17", "xpu": "0.5.20"},
+        "platforms": {"cuda": "0.5.11", "rocm": "0.5.11", "npu": "0.5.17", "xpu": "0.5.20"},
         "probe": {"distributions": SGLANG},
         "signals": (
             refusal(
@@ -261,7 +257,7 @@ COMPUTE_ROWS: tuple[dict[str, Any], ...] = (
     {
         "name": "mlx",
         "summary": "MLX runtime on Apple silicon (`SGLANG_USE_MLX`)",
-        "platforms": {"mps": ""},
+        "platforms": {"mps": "0.5.19"},
         "probe": {"distributions": ("mlx",), "module": "mlx.core"},
         "signals": (refusal("RuntimeError", r"SGLANG_USE_MLX requires stable Torch"),),
         "source": "srt/hardware_backend/mlx/runtime.py",

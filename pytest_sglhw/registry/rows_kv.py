@@ -58,7 +58,7 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
     {
         "name": "device_ptr",
         "summary": "device addresses of registered host memory (`get_device_accessible_ptr`)",
-        "platforms": {"cuda": "0.5.23", "rocm": "0.5.23"},
+        "platforms": {"cuda": "0.5.20", "rocm": "0.5.20"},
         "probe": {
             "distributions": KERNELS,
             "module": "sgl_kernel.kvcacheio",
@@ -140,7 +140,7 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
             _KV4,
             refusal("RuntimeError", r"--kv-cache-dtype=nvfp4 requires Blackwell SM100 or SM120"),
             refusal("ValueError", r"NVFP4 prefill supports an FP8 E4M3 workspace or native NVFP4, but backend"),
-            refusal("AssertionError", r"NVFP4 KV cache quantize requires SM100/SM120"),
+            refusal("AssertionError", r"NVFP4 KV cache quantize requires SM(90\+|100/SM120)"),
         ),
         "source": "srt/arg_groups/kv_cache_hook.py, srt/layers/quantization/kvfp4_tensor.py",
     },
@@ -168,7 +168,7 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
     {
         "name": "dcp",
         "summary": "decode context parallelism (`--dcp-size` above 1)",
-        "platforms": {"cuda": "", "rocm": "", "npu": "0.5.22", "xpu": "0.5.22"},
+        "platforms": {"cuda": "0.5.15", "rocm": "0.5.15", "npu": "0.5.22", "xpu": "0.5.22"},
         "probe": {"distributions": SGLANG},
         "signals": (
             # The list of platforms in the text grew: HIP; HIP or CUDA; HIP, CUDA, NPU or XPU.
