@@ -190,30 +190,38 @@ def _contradictions(matrix: Matrix) -> Iterator[Finding]:
     for test in matrix.tests:
         cells = [(column, column.cells[test]) for column in matrix.columns if test in column.cells]
         words = {cell.row.outcome for _, cell in cells}
-        if not words.isdisjoint(("passed", "raised")) and len(words & {"passed", "failed", "raised"}) > 1:
-            yield from _contradicting(label_of(test), cells)
+        if "raised" in words and not words.isdisjoint(("passed", "failed")):
+            yield from _contradicting(label_of(test), "raised", ("passed", "failed"), _by_platform(cells))
+        if {"passed", "failed"} <= words:
+            yield from _contradicting(label_of(test), "passed", ("failed",), _by_machine(cells))
 
 
-def _contradicting(name: str, cells: list[tuple[Column, Cell]]) -> Iterator[Finding]:
-    for one, first in cells:
-        for other, second in cells:
-            mine, theirs = first.row.outcome, second.row.outcome
-            platform = _platform(one, first)
-            if (
-                mine == "raised"
-                and theirs in ("passed", "failed")
-                and platform
-                and platform == _platform(other, second)
-            ):
-                yield Finding(name, f"{one.label}, {other.label}", f"raised and {theirs}, both on {platform}")
-            elif (
-                mine == "passed" and theirs == "failed" and one.signature == other.signature and one.signature.platform
-            ):
-                yield Finding(name, f"{one.label}, {other.label}", f"passed and failed, both on {one.machine}")
+def _contradicting(name: str, word: str, against: tuple[str, ...], places: dict[str, Answers]) -> Iterator[Finding]:
+    for place, answers in places.items():
+        others = [other for other in against if other in answers]
+        if word in answers and others:
+            where = [label for answer in (word, *others) for label in answers[answer]]
+            yield Finding(name, ", ".join(where), f"{' and '.join((word, *others))}, all on {place}")
 
 
-def _platform(column: Column, cell: Cell) -> str | None:
-    return cell.row.platform or column.signature.platform
+#: Outcome -> labels of the columns in which a test ended so.
+Answers = dict[str, list[str]]
+
+
+def _by_platform(cells: list[tuple[Column, Cell]]) -> dict[str, Answers]:
+    places: dict[str, Answers] = {}
+    for column, cell in cells:
+        if platform := cell.row.platform or column.signature.platform:
+            places.setdefault(platform, {}).setdefault(cell.row.outcome, []).append(column.label)
+    return places
+
+
+def _by_machine(cells: list[tuple[Column, Cell]]) -> dict[str, Answers]:
+    places: dict[str, Answers] = {}
+    for column, cell in cells:
+        if column.signature.platform:
+            places.setdefault(column.machine, {}).setdefault(cell.row.outcome, []).append(column.label)
+    return places
 
 
 def _changed(matrix: Matrix) -> Iterator[Finding]:

@@ -23,12 +23,14 @@ def page_data(matrix: Matrix, findings: Findings) -> dict[str, Any]:
     groups: dict[str, int] = {}
     details: dict[tuple[str | None, ...], int] = {}
     tests = [_test(matrix, test, groups, details) for test in matrix.tests]
-    plain = {group_of(test) for test in matrix.tests if isinstance(test, str)}
+    prefixes = {
+        group_of(test): f"{group_of(test)}::" if isinstance(test, str) else f"{test[0]} " for test in matrix.tests
+    }
     at = {label_of(test): number for number, test in enumerate(matrix.tests)}
     return {
         "columns": [_column(column) for column in matrix.columns],
         "outcomes": OUTCOMES,
-        "groups": [{"name": name, "plain": name in plain} for name in groups],
+        "groups": [{"name": name, "prefix": prefixes[name]} for name in groups],
         "details": list(details),
         "tests": tests,
         "lists": {
@@ -76,7 +78,7 @@ def _test(matrix: Matrix, test: TestKey, groups: dict[str, int], details: dict[A
         times.append(round(row.duration * 1000))
         if extra := _more(cell):
             more[at] = extra
-    name = name_of(test) if "::" in label_of(test) or not isinstance(test, str) else ""
+    name = "" if test == group_of(test) else name_of(test)
     group = groups.setdefault(group_of(test), len(groups))
     return [group, name, "".join(words), numbers, times, *([more] if more else ())]
 

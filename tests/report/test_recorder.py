@@ -295,6 +295,50 @@ def test_killed_process(pytester):
     assert records[-1]["nodeid"] == "test_kill.py::test_kills"
 
 
+def test_attempts(pytester, report):
+    """A plugin that runs a failing test again gives a result for each attempt; only the last one counts."""
+    pytester.makeconftest(
+        """
+        from _pytest.runner import runtestprotocol
+
+        def pytest_runtest_protocol(item, nextitem):
+            for attempt in range(2):
+                item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+                for report in runtestprotocol(item, nextitem=nextitem, log=False):
+                    report.rerun = attempt
+                    if report.failed and not attempt:
+                        report.outcome = "rerun"
+                    item.ihook.pytest_runtest_logreport(report=report)
+                    if report.outcome == "rerun":
+                        break
+                item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+                if report.outcome != "rerun":
+                    break
+            return True
+        """
+    )
+    pytester.makepyfile(
+        test_flaky="""
+            calls = []
+
+            def test_flaky():
+                calls.append(1)
+                assert len(calls) == 2
+            def test_fine(): pass
+        """
+    )
+
+    records = report()
+
+    found = [(r["nodeid"], r["outcome"], r["attempt"], r.get("rerun")) for r in records if r["kind"] == "test"]
+    assert found == [
+        ("test_flaky.py::test_flaky", "failed", 1, True),
+        ("test_flaky.py::test_flaky", "passed", 2, None),
+        ("test_flaky.py::test_fine", "passed", 1, None),
+    ]
+    assert (records[-1]["counts"], records[-1]["reruns"]) == ({"passed": 2}, 1)
+
+
 def test_same_id_twice(pytester, report):
     """Two tests with one node id are two results of the first attempt: neither replaces the other."""
     pytester.makepyfile(test_dup="def test_it(tmp_path_factory): pass")

@@ -9,9 +9,9 @@
   const grid = byId("grid"), table = grid.querySelector("table"), body = table.tBodies[0], panel = byId("detail");
 
   // A test: [group, name, outcomes (a digit for each column, "." for none), details, milliseconds, more]
-  const full = (test) => (groups[test[0]].plain ? `${groups[test[0]].name}::${test[1]}` : test[1]) || groups[test[0]].name;
+  const full = ([group, name]) => (name ? groups[group].prefix + name : groups[group].name);
   const wordOf = (test, column) => outcomes[test[2].charCodeAt(column) - 48];
-  const haystack = tests.map((test) => `${groups[test[0]].name}::${test[1]}`.toLowerCase());
+  const haystack = tests.map((test) => `${groups[test[0]].name} ${full(test)}`.toLowerCase());
   const executed = new Set(["passed", "failed", "raised"].map((word) => outcomes.indexOf(word)));
 
   const state = { q: "", outcome: new Set(), lane: "", list: "", folded: new Set(), open: null };
