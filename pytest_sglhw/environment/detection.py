@@ -66,6 +66,15 @@ class Detection:
             )
         return share_of(self._environment, os.environ[PINNED]) if self._pinned else self._environment
 
+    def known(self) -> Environment | None:
+        """Return what is known of the whole machine without starting a child process; ``None`` where that is nothing.
+
+        Known is what this process probed, what a fake says, and a CPU platform that static facts settle.
+        """
+        if self._environment is None and self._settings.probe == "auto" and self.static.settles_cpu:
+            self.environment(())
+        return self._environment
+
     @property
     def _pinned(self) -> bool:
         return PINNED in os.environ and hasattr(self._config, "workerinput")
