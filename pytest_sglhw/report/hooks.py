@@ -18,15 +18,15 @@ def register(config: pytest.Config, settings: Settings) -> None:
 
     manager = config.pluginmanager
     if hasattr(config, "workerinput"):
-        from pytest_sglhw.report.files import FileCourier
+        from pytest_sglhw.report.courier import Courier
 
-        manager.register(FileCourier(config), "sglhw-files")
+        manager.register(Courier(config), "sglhw-courier")
         return
-    from pytest_sglhw.report.files import FileReceiver
+    from pytest_sglhw.report.courier import Receiver
 
     tracker = results.ResultTracker(config, settings)
     manager.register(tracker, "sglhw-results")
-    manager.register(FileReceiver(tracker), "sglhw-files")
+    manager.register(Receiver(config, tracker), "sglhw-courier")
     if settings.report:
         from pytest_sglhw.report.recorder import Recorder
 

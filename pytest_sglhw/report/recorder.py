@@ -13,9 +13,10 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 from pytest_sglhw.environment.detection import DETECTION
+from pytest_sglhw.report.courier import WORKER_ENVIRONMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from pytest_sglhw.report.results import FileResult, TestResult
     from pytest_sglhw.settings import Settings
@@ -78,9 +79,9 @@ class Recorder:
         self._files: Counter[str] = Counter()
         self._reruns = 0
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Begin the report."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Begin the report, after the lane looked at the machine and whether it was satisfied or not."""
         self._session = session
         try:
             self._writer = RecordWriter(self._path)
@@ -89,12 +90,10 @@ class Recorder:
                 f"the report {self._path!r} (--sglhw-report) can't be written: {error.strerror or error}. "
                 "Give a file in a directory that this user may write to."
             ) from None
-        self._write("session", self._session_record())
-        self._write_environment()
-
-    def pytest_collection_finish(self) -> None:
-        """Record the environment where the lane's contract had it probed before the tests."""
-        self._write_environment()
+        try:
+            return (yield)
+        finally:
+            self._write("session", self._session_record())
 
     def pytest_sglhw_file_finished(self, result: FileResult) -> None:
         """Record a file that gave no test."""
@@ -154,9 +153,9 @@ class Recorder:
         self._write("environment", {"environment": known})
 
     def _environment(self) -> Mapping[str, Any] | None:
-        """The environment where it is known already: writing a report probes nothing."""
-        known = getattr(self._config.stash[DETECTION], "known", None)
-        return None if known is None else known.to_json()
+        """The environment where it is known already, here or by a worker: writing a report starts no probe."""
+        known = self._config.stash[DETECTION].known()
+        return self._config.stash.get(WORKER_ENVIRONMENT, None) if known is None else known.to_json()
 
     def _session_record(self) -> dict[str, Any]:
         settings = self._settings

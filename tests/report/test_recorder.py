@@ -232,7 +232,9 @@ def test_crashed_worker(pytester, report):
     assert found["test_dies"]["outcome"] == "crashed"
     assert found["test_dies"]["phase"] == "call"
     assert found["test_dies"]["worker"] == "gw0"
-    assert found["test_dies"]["reason"] == "worker 'gw0' crashed while running 'test_crash.py::test_dies'"
+    assert (
+        found["test_dies"]["reason"] == "worker 'gw0' crashed while running 'test_crash.py::test_dies' (signal SIGKILL)"
+    )
     assert found["test_lives"]["outcome"] == "passed"
     assert records[-1]["exit_status"] == 1
 
@@ -367,6 +369,30 @@ def test_forked_child_writes_nothing(pytester, report):
 
     assert [r["kind"] for r in records] == ["session", "start", "test", "end"]
     assert results_of(records)["test_forks"]["outcome"] == "passed"
+
+
+@WORKERS
+def test_fake_environment(pytester, report, workers):
+    """A fake is in the report, as such and as the environment of the run."""
+    pytester.makepyfile(test_it="def test_it(): pass")
+
+    begun = report("--sglhw-fake", "rocm:gfx942*2", *workers)[0]
+
+    assert begun["fake"] == "rocm:gfx942*2"
+    assert (begun["environment"]["platform"], begun["environment"]["fake"]) == ("rocm", "rocm:gfx942*2")
+    assert [device["arch"] for device in begun["environment"]["devices"]] == ["gfx942", "gfx942"]
+
+
+@WORKERS
+def test_refused_lane_reports(pytester, report, workers):
+    """A lane that was refused before any test leaves a report with its promise and its exit status."""
+    pytester.makefile(".toml", sglhw='[lanes.gpu]\nplatform = "rocm"\nmin_executed = 3\n')
+    pytester.makepyfile(test_it="def test_it(): pass")
+
+    records = report("--sglhw-lane", "gpu", "--sglhw-fake", "rocm", *workers)
+
+    assert [r["kind"] for r in records] == ["session", "end"]
+    assert (records[0]["lane"], records[0]["promise"]["min_executed"], records[-1]["exit_status"]) == ("gpu", 3, 4)
 
 
 def test_only_fixtures_is_not_a_pass(pytester, report):

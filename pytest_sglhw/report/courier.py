@@ -1,7 +1,7 @@
-"""Files that gave no test, from the process that collects to the one that reports.
+"""What workers know and the process that reports does not: files that gave no test, and the environment.
 
-Workers collect, the controller reports. xdist hands failed and skipped files over, but only the first of those whose
-reason reads the same, and no file that is empty; so each worker hands its own list over when it ends.
+Workers collect and probe, the controller reports. xdist hands failed and skipped files over, but only the first of
+those whose reason reads the same, and no file that is empty; so each worker hands its own list over when it ends.
 """
 
 from __future__ import annotations
@@ -10,20 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_sglhw.environment.detection import DETECTION
 from pytest_sglhw.report.results import FileResult, ResultTracker, collect_result
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-_KEY = "sglhw_files"
+#: The environment as a worker knew it, for the report.
+WORKER_ENVIRONMENT = pytest.StashKey[dict[str, Any]]()
+
+_FILES = "sglhw_files"
+_ENVIRONMENT = "sglhw_environment"
 
 _EMPTY = "the file was collected and holds no test"
 
 
-class FileCourier:
+class Courier:
     """In a worker: gather what the controller is to know."""
 
     def __init__(self, config: pytest.Config) -> None:
+        self._config = config
         self._files: list[FileResult] = []
         self._output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
 
@@ -44,14 +50,17 @@ class FileCourier:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Hand the list over."""
-        self._output[_KEY] = [file.to_json() for file in self._files]
+        """Hand everything over."""
+        known = self._config.stash[DETECTION].known()
+        self._output[_FILES] = [file.to_json() for file in self._files]
+        self._output[_ENVIRONMENT] = None if known is None else known.to_json()
 
 
-class FileReceiver:
-    """In the process that reports: take empty files that it collects itself, and the lists of its workers."""
+class Receiver:
+    """In the process that reports: take empty files that it collects itself, and what its workers hand over."""
 
-    def __init__(self, tracker: ResultTracker) -> None:
+    def __init__(self, config: pytest.Config, tracker: ResultTracker) -> None:
+        self._config = config
         self._tracker = tracker
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -66,9 +75,12 @@ class FileReceiver:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take the list of a worker that ended; one that crashed has none."""
-        for file in getattr(node, "workeroutput", {}).get(_KEY, ()):
+        """Take what a worker hands over that ended; one that crashed has nothing to give."""
+        output = getattr(node, "workeroutput", {})
+        for file in output.get(_FILES, ()):
             self._tracker.file_finished(FileResult(**file))
+        if environment := output.get(_ENVIRONMENT):
+            self._config.stash.setdefault(WORKER_ENVIRONMENT, environment)
 
 
 def _is_empty(collector: pytest.Collector, report: pytest.CollectReport) -> bool:
