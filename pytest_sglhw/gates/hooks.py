@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+import sys
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_sglhw.errors import PytestSglhwWarning
 from pytest_sglhw.gates.names import capability_line, registered_lines
 from pytest_sglhw.gates.policy import met
 
 if TYPE_CHECKING:
     from pytest_sglhw.gates.ownership import Ownership
-    from pytest_sglhw.gates.reading import Node, Reading
+    from pytest_sglhw.gates.reading import Asked, Node, Reading
     from pytest_sglhw.settings import Settings
 
 #: Names by which ``-p`` may ask for this plugin.
@@ -56,6 +58,8 @@ class Gates:
         self._lines = registered_lines()
         self._opted_in = bool(settings.explicit) or not _PLUGIN_NAMES.isdisjoint(config.option.plugins or ())
         self._running = False
+        self._device_context = False
+        self._seen: set[Asked] = set()
         self._ownership: Ownership | None = None
         self._reading: Reading | None = None
         taken = {line.partition("(")[0].partition(":")[0].strip() for line in config.getini("markers")}
@@ -73,6 +77,7 @@ class Gates:
         report = yield
         if report.passed:
             problems = [(node.nodeid, text) for node in (collector, *report.result) for text in self._problems(node)]
+            problems = problems or self._warn(self._advice(collector, report.result))
             if problems:
                 from pytest_sglhw.gates.collecting import refuse
 
@@ -85,12 +90,8 @@ class Gates:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Meet the marks that other plugins added after their file was collected."""
         if not self._running:
-            any(
-                self._problem(mark, item)
-                for item in items
-                for mark in item.own_markers
-                if mark.name not in self._settled
-            )
+            for item in items:
+                list(self._problems(item))
 
     @pytest.hookimpl
     def pytest_sessionstart(self) -> None:
@@ -179,6 +180,30 @@ class Gates:
                 self._lines[name] = line
                 self._config.addinivalue_line("markers", line)
                 self._whose().add(line)
+
+    def _advice(self, collector: pytest.Collector, collected: Sequence[Node]) -> Iterator[tuple[Node, str]]:
+        if "torch" in sys.modules and not self._device_context:
+            from pytest_sglhw.gates.lints import context_created
+
+            for found in context_created(collector):
+                self._device_context = True
+                yield found
+        if self._running:
+            from pytest_sglhw.gates.lints import contradictions
+
+            yield from contradictions(
+                (node for node in collected if isinstance(node, pytest.Item)), self._read(), self._seen
+            )
+
+    def _warn(self, advice: Iterable[tuple[Node, str]]) -> list[tuple[str, str]]:
+        """Warn, and return as problems the warnings that this run turns into errors."""
+        problems = []
+        for node, text in advice:
+            try:
+                node.warn(PytestSglhwWarning(text))
+            except PytestSglhwWarning:
+                problems.append((node.nodeid, text))
+        return problems
 
     def _hint_at_slip(self, report: pytest.CollectReport, collector: pytest.Collector) -> None:
         from pytest_sglhw.gates.collecting import refused_name

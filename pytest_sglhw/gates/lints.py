@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_sglhw.gates.marks import spelled
+from pytest_sglhw.gates.names import PLATFORMS
+
+if TYPE_CHECKING:
+    from pytest_sglhw.gates.reading import Asked, Node, Reading
+    from pytest_sglhw.gates.requirement import Need, Requirement
+    from pytest_sglhw.registry import Registry
 
 _VERSION = re.compile(r"\s*\d+(\.\d+)*([-+.~]?\w+)*\s*")
+_ARCH_OF = {"sm": "cuda", "gfx": "rocm", "mp": "musa"}
 
 
 def version_condition(mark: pytest.Mark) -> str | None:
@@ -24,3 +34,66 @@ def version_condition(mark: pytest.Mark) -> str | None:
         f"{spelled(mark)}: the condition is the version string {condition!r}, which pytest would evaluate as Python "
         "code. Compare the version, or ask for the platform with a mark such as rocm_only."
     )
+
+
+def contradiction(requirement: Requirement, registry: Registry) -> str | None:
+    """Say why no machine can meet a requirement, as far as its marks tell; ``None`` where one could.
+
+    A mark that must raise elsewhere narrows nothing: the test does its work where the mark does not hold.
+    """
+    left = set(registry.platforms)
+    for need in requirement:
+        if need.otherwise == "raise":
+            continue
+        for what, platforms in _narrowed(need, registry):
+            if left.isdisjoint(platforms):
+                marks = ", ".join(other.text for other in requirement)
+                return f"{marks} contradict each other: {what} leaves no platform of {', '.join(sorted(left))}."
+            left &= platforms
+    return None
+
+
+def _narrowed(need: Need, registry: Registry) -> Iterator[tuple[str, set[str]]]:
+    if need.platforms is None:
+        yield need.text, set(registry.platforms) - {"cpu"}
+    elif need.platforms:
+        yield need.text, set(need.platforms)
+    for name in need.capabilities:
+        yield name, set(registry.capabilities[name].platforms)
+    if need.min_arch:
+        yield f"min_arch={need.min_arch!r}", {"cuda"}
+    known = {_ARCH_OF.get(arch.rstrip("0123456789abcdef") or arch, "") for arch in need.archs}
+    if known and "" not in known:
+        yield f"archs={need.archs!r}", known
+
+
+def device_context() -> str | None:
+    """Name the device type of a context that this process holds; asks only a torch that is loaded already."""
+    torch = sys.modules.get("torch")
+    for name in PLATFORMS:
+        if name == "cpu":
+            continue
+        is_initialized = getattr(getattr(torch, name, None), "is_initialized", None)
+        if callable(is_initialized) and is_initialized():
+            return name
+    return None
+
+
+def contradictions(items: Iterable[pytest.Item], reading: Reading, seen: set[Asked]) -> Iterator[tuple[Node, str]]:
+    """Find each combination of marks that no machine can meet, once, at its first test."""
+    for item in items:
+        asked = reading.asked(item)
+        if asked is not None and asked not in seen:
+            seen.add(asked)
+            text = contradiction(asked.requirement, reading.registry)
+            if text:
+                yield item, text
+
+
+def context_created(collector: pytest.Collector) -> Iterator[tuple[Node, str]]:
+    """Name the file that was collected when this process got a device context."""
+    device_type = device_context()
+    if device_type:
+        text = f"{collector.nodeid} created a {device_type} context while it was collected. From here on a forked child"
+        text += " can't use the device, and every worker holds memory on it. Move the call into a test or a fixture."
+        yield collector, text

@@ -14,7 +14,7 @@ from typing import Literal
 
 import pytest
 
-from pytest_sglhw.gates.names import GENERAL, KNOWN_GAP, PLATFORM_MARKS, REQUIRES
+from pytest_sglhw.gates.names import GENERAL, ISOLATED, KNOWN_GAP, PLATFORM_MARKS, REQUIRES
 
 Owner = Literal["ours", "slip", "foreign"]
 
@@ -115,7 +115,7 @@ def near_miss(name: str, names: Iterable[str]) -> str | None:
     if lowered.endswith(_ONLY):
         return _closest(lowered, [n for n in names if n in PLATFORM_MARKS], "", _ONLY)
     shaped = [n for n in names if n.startswith(REQUIRES) or n in PLATFORM_MARKS]
-    return _match(lowered, shaped, 0.85) or _match(lowered, (GENERAL, KNOWN_GAP), 0.8)
+    return _match(lowered, shaped, 0.85) or _match(lowered, (GENERAL, KNOWN_GAP, ISOLATED), 0.8)
 
 
 def _closest(name: str, names: list[str], prefix: str, suffix: str) -> str | None:

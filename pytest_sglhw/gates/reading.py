@@ -43,7 +43,7 @@ class Reading:
         #: Capabilities that any collected test asks for: what the first probe looks at.
         self.capabilities: set[str] = set()
         self._ownership = ownership
-        self._registry = registry
+        self.registry = registry
         self._ours: dict[str, bool] = {}
         self._inherited: dict[Node, tuple[pytest.Mark, ...]] = {}
         self._asked: dict[tuple[Hashable, ...], Asked] = {}
@@ -68,7 +68,7 @@ class Reading:
         nearest = self._ownership.nearest(name)
         if nearest:
             return f"{name} is not a mark of pytest-sglhw. Did you mean {nearest!r}? {_yours(name)}"
-        known = ", ".join(self._registry.capabilities)
+        known = ", ".join(self.registry.capabilities)
         return f"{name}: {name.removeprefix(REQUIRES)!r} is not a known capability. Valid: {known}. {_yours(name)}"
 
     def asked(self, item: pytest.Item) -> Asked | None:

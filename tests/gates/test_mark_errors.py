@@ -8,7 +8,7 @@ from pytest_sglhw.errors import MarkError
 from pytest_sglhw.gates.known_gap import read_gap
 from pytest_sglhw.gates.marks import MarkReader
 from pytest_sglhw.gates.names import CAPABILITIES
-from pytest_sglhw.gates.reading import read_isolated
+from pytest_sglhw.gates.reading import check_isolated
 from pytest_sglhw.registry.loading import built_in
 
 READER = MarkReader(built_in())
@@ -113,10 +113,8 @@ def test_a_wrong_known_gap_is_told_what_is_valid(wrong, text):
 def test_isolated_device_takes_nothing():
     """The mark has no arguments."""
     with pytest.raises(MarkError) as caught:
-        read_isolated(mark.isolated_device(timeout=3).mark)
-    assert (
-        str(caught.value) == "isolated_device(timeout=3): isolated_device takes no arguments. Write: @isolated_device"
-    )
+        check_isolated(mark.isolated_device(timeout=3).mark)
+    assert str(caught.value) == "isolated_device takes no arguments, timeout=3 given. Write: @isolated_device"
 
 
 def yours(name):
@@ -201,7 +199,8 @@ def test_a_version_string_as_condition_is_refused(run):
     result = run("import pytest\nhip = '6.4.1'\n@pytest.mark.skipif(hip, reason='no hip')\ndef test_a(): pass")
     text = (
         "test_it.py::test_a: skipif('6.4.1', reason='no hip'): the condition is the version string '6.4.1', "
-        "which pytest would evaluate as Python code. Compare the version, or ask for the platform with a mark such as rocm_only."
+        "which pytest would evaluate as Python code. Compare the version, or ask for the platform with a mark such as "
+        "rocm_only."
     )
     assert text in result.outlines
     assert result.ret == pytest.ExitCode.INTERRUPTED

@@ -180,6 +180,7 @@ def test_the_facts_are_what_reports_carry():
         "marks": ["requires_kv4", "gpu_only"],
         "requirement": "requires_kv4, gpu_only",
         "platform": "rocm",
+        "mark": "requires_kv4",
         "state": "unavailable",
         "reason_code": "capability:kv4",
         "reason": facts["reason"],
