@@ -70,7 +70,7 @@ def test_dsv4_packed_topk() -> None:
     kernel(**dict.fromkeys(required_parameters(kernel), torch.zeros(1, 1)))
 
 
-def _vision(name: str) -> None:
+def build_vision(name: str) -> None:
     from sglang.srt.layers.attention import vision
 
     getattr(vision, name)()
@@ -78,32 +78,32 @@ def _vision(name: str) -> None:
 
 @refuses(Exception, "VisionFlash3Attention is only available for cuda or musa", "cuda", "musa")
 def test_vision_fa3() -> None:
-    _vision("VisionFlash3Attention")
+    build_vision("VisionFlash3Attention")
 
 
 @refuses(Exception, "VisionFlash4Attention is only available for cuda", "cuda")
 def test_vision_fa4() -> None:
-    _vision("VisionFlash4Attention")
+    build_vision("VisionFlash4Attention")
 
 
 @refuses(Exception, "VisionFlashInferAttention is only available for cuda", "cuda")
 def test_vision_flashinfer() -> None:
-    _vision("VisionFlashInferAttention")
+    build_vision("VisionFlashInferAttention")
 
 
 @refuses(Exception, "aiter_attn is only available for AMD", "rocm")
 def test_vision_aiter() -> None:
-    _vision("VisionAiterAttention")
+    build_vision("VisionAiterAttention")
 
 
 @refuses(Exception, "VisionAscendAttention is only available for ascend npu", "npu")
 def test_vision_ascend() -> None:
-    _vision("VisionAscendAttention")
+    build_vision("VisionAscendAttention")
 
 
 @refuses(Exception, "VisionIntelXPUAttention is only available for Intel XPU", "xpu")
 def test_vision_xpu() -> None:
-    _vision("VisionIntelXPUAttention")
+    build_vision("VisionIntelXPUAttention")
 
 
 def _linear(kind: str, *backends: str) -> None:

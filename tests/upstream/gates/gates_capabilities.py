@@ -36,8 +36,7 @@ def _nvfp4(sgl: Sglang) -> None:
 def _hisparse_backend(sgl: Sglang) -> None:
     from sglang.srt.arg_groups.hisparse_hook import validate_hisparse_dsa_backend
 
-    backend = "tilelang" if os.environ.get("SGLHW_PRETEND") != "is_hip" else "aiter"
-    args = sgl.args(kv_cache_dtype="bfloat16", dsa_decode_backend=backend)
+    args = sgl.args(kv_cache_dtype="bfloat16", dsa_decode_backend="tilelang")
     validate_hisparse_dsa_backend(args, "dsa_decode_backend", "decode")
 
 
@@ -45,8 +44,7 @@ def _tilelang_fp8(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
     from sglang.srt.arg_groups.overrides import _check_dsa_backend_constraints
 
-    arch = (10, 0) if os.environ.get("SGLHW_PRETEND") else (8, 0)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: arch)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (8, 0))
     _check_dsa_backend_constraints("fp8_e4m3", "tilelang", "tilelang", hip=False)
 
 
@@ -72,6 +70,10 @@ def _awq(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _weak_ref_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     _imported_anew(monkeypatch, "sglang.srt.model_executor.runner_backend_utils.weak_ref_tensor")
+
+
+def _amx() -> None:
+    attention.build_vision("VisionAMXAttention")
 
 
 def _fused_marlin_moe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,6 +116,7 @@ TRIGGERS: dict[str, Callable[..., None]] = {
     "weight_cache": runtime.test_weight_cache,
     "dspark": runtime.test_dspark,
     "dflash": runtime.test_dflash,
+    "amx": _amx,
     "mindspore": runtime.test_mindspore,
     "mlx": runtime.test_mlx,
     "triton": attention.test_triton_kernel,
