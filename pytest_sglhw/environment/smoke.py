@@ -126,7 +126,7 @@ def _device() -> str:
     accelerator = torch.accelerator.current_accelerator()
     if accelerator is None:
         raise RuntimeError("torch has no accelerator in this process")
-    return accelerator.type
+    return str(accelerator.type)
 
 
 def _is_gfx942() -> bool:
