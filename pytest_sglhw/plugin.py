@@ -33,6 +33,15 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         pin_this_process(early_config)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Let a plan collect only, which other plugins have to know before they are configured."""
+    if config.option.sglhw_plan or config.option.sglhw_plan_for:
+        from pytest_sglhw.lanes.plan_hooks import prepare
+
+        prepare(config)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Read the settings and register the parts that this run needs."""
     settings = config.stash[SETTINGS] = read_settings(config)

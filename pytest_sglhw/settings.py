@@ -46,7 +46,8 @@ OPTIONS = (
     Option("fake", "pretend to be a machine: platform[:arch][*count][,+capability|-capability...] or a file that "
            "'sglhw doctor --json' wrote", "SPEC|FILE", ini=False),
     Option("plan", "collect, run nothing, and show what each test would do in each lane", ini=False, flag=True),
-    Option("plan-for", "plan for this lane or fake only", "LANE|SPEC", repeat=True, ini=False),
+    Option("plan-for", "plan for this lane or fake only (implies the plan)", "LANE|SPEC", repeat=True, ini=False),
+    Option("plan-format", "how to write the plan", choices=("table", "markdown", "json"), default="table", ini=False),
     Option("report", "write a JSON Lines report of the run to FILE", "FILE", env="SGLHW_REPORT"),
     Option("kernels", "kernel provider to test: registered name, module path or module:attribute", "NAME", repeat=True),
     Option("profile", "effort of the transfer matrix", choices=("quick", "ci", "deep"), default="ci"),
@@ -70,6 +71,7 @@ class Settings:
     fake: str | None
     plan: bool
     plan_for: tuple[str, ...]
+    plan_format: str
     report: str | None
     kernels: tuple[str, ...]
     profile: str
@@ -123,8 +125,9 @@ def read_settings(config: pytest.Config) -> Settings:
     return Settings(
         lane=values["lane"],
         fake=values["fake"],
-        plan=bool(values["plan"]),
+        plan=bool(values["plan"] or values["plan-for"]),
         plan_for=tuple(values["plan-for"] or ()),
+        plan_format=_choice("plan-format", values),
         report=values["report"],
         kernels=tuple(values["kernels"] or ()),
         profile=_choice("profile", values),

@@ -42,7 +42,8 @@ def register(config: pytest.Config, settings: Settings) -> None:
     """Register this part."""
     from pytest_sglhw.gates import fixtures, runs
 
-    config.pluginmanager.register(Gates(config, settings), "sglhw-gates")
+    gates = config.stash[GATES] = Gates(config, settings)
+    config.pluginmanager.register(gates, "sglhw-gates")
     config.pluginmanager.register(fixtures, "sglhw-gates-fixtures")
     runs.enter(config)
 
@@ -98,6 +99,10 @@ class Gates:
         """Watch the reports of workers: this process collects nothing itself."""
         if self._config.pluginmanager.hasplugin("dsession"):
             self._watch_reports()
+
+    def asked(self, item: pytest.Item) -> Asked | None:
+        """Give what the marks of ``item`` ask, or ``None`` where it has none of ours."""
+        return self._read().asked(item)
 
     # Not properties: pytest looks at every attribute of a plugin object when it searches for fixtures.
     def _whose(self) -> Ownership:
@@ -212,3 +217,6 @@ class Gates:
         name = refused_name(report)
         if name and self._whose().owner(name, collector) == "slip":
             add_hint(report, "pytest-sglhw", self._read().slip(name))
+
+
+GATES = pytest.StashKey[Gates]()

@@ -47,6 +47,11 @@ class Need(NamedTuple):
     reason: str | None = None
     vacuous_because: str | None = None
 
+    @property
+    def asks_devices(self) -> bool:
+        """Say whether the need looks at single devices."""
+        return bool(self.min_devices or self.archs or self.min_arch or self.min_memory)
+
 
 Requirement = tuple[Need, ...]
 

@@ -141,7 +141,7 @@ def _no_usable_device(need: Need, environment: Environment) -> Finding:
 
 
 def _devices(need: Need, environment: Environment) -> Iterator[Finding]:
-    if not (need.min_devices or need.archs or need.min_arch or need.min_memory):
+    if not need.asks_devices:
         return
     count = need.min_devices or 1
     usable = environment.usable_devices

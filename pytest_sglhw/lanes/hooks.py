@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 
 
 def register(config: pytest.Config, settings: Settings) -> None:
-    """Register the contract of the lane."""
-    if settings.lane and not settings.plan:
+    """Register the plan if one is asked for, else the contract of the lane."""
+    if settings.plan:
+        from pytest_sglhw.lanes.plan_hooks import Planner
+
+        config.pluginmanager.register(Planner(config, settings), "sglhw-plan")
+    elif settings.lane:
         _register_lane(config, settings, settings.lane)
 
 
