@@ -104,7 +104,8 @@ class Columns:
 
     def skipped_row(self, nodeid: str) -> Row:
         """Give the row of a test that is skipped everywhere by pytest's own mark."""
-        return Row(nodeid, SKIPPED, ("skip",) * len(self._columns), None)
+        words: tuple[Word, ...] = ("skip",) * len(self._columns)
+        return Row(nodeid, SKIPPED, words, None)
 
 
 def plan_columns(wanted: Iterable[str], lanes: dict[str, Lane], registry: Registry) -> Columns:
