@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -34,6 +35,26 @@ def _merge(capsys, *arguments):
         for word, findings in document["findings"].items()
     }
     return status, found, said.err
+
+
+RECORDED = Path(__file__).with_name("recorded")
+
+
+def test_recorded_lanes(capsys):
+    """Three recorded reports give the matrix that is known of their suite."""
+    paths = [RECORDED / f"{name}.jsonl" for name in ("cuda", "rocm", "cpu")]
+
+    status, found, said = _merge(capsys, *paths, "--expect", "xpu", "--fail-on", "missing,nowhere")
+
+    assert (status, said) == (1, "sglhw merge: failed on missing (1), nowhere (3)\n")
+    assert [what for what, _, _ in found["nowhere"]] == [
+        "test_kv.py::test_later", "test_kv.py::test_needs_two_platforms", "test_whole.py",
+    ]  # fmt: skip
+    assert found["failed"] == [
+        ("test_kv.py::test_refuses_elsewhere", "cuda", "failed: RuntimeError: this path needs CUDA"),
+        ("test_kv.py::test_rocm_path", "rocm", "failed: AssertionError: fell back to the slow path"),
+    ]
+    assert sorted(found) == ["failed", "files", "missing", "nowhere"]
 
 
 def test_nothing_to_report(tmp_path, capsys):
