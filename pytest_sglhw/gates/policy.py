@@ -1,4 +1,4 @@
-"""What other parts tell the gates: the active lane's word on skips, and what to do when something of theirs is met."""
+"""What other parts tell the gates: the lane's word on skips, and what to do when something of theirs is met."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_sglhw.errors import MarkError
-from pytest_sglhw.gates.marks import MarkReader, key_of
+from pytest_sglhw.gates.marks import MarkReader, key_of, spelled
 from pytest_sglhw.gates.names import ISOLATED, KNOWN_GAP, REQUIRES
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_sglhw.registry import Registry
 
 Node = pytest.Collector | pytest.Item
+
 
 #: Marks of ours that say how a test runs, not what it needs.
 _NO_NEED = frozenset({KNOWN_GAP, ISOLATED})
@@ -56,7 +57,7 @@ class Reading:
             if mark.name == KNOWN_GAP:
                 self._gap(mark)
             elif mark.name == ISOLATED:
-                check_isolated(mark)
+                read_isolated(mark)
             else:
                 self.capabilities.update(self.reader.need(mark).capabilities)
         except MarkError as error:
@@ -114,14 +115,13 @@ class Reading:
         return ours
 
 
-def check_isolated(mark: pytest.Mark) -> None:
+def read_isolated(mark: pytest.Mark) -> None:
     """Check the mark that asks for a child process.
 
     :raises MarkError: any argument.
     """
     if mark.args or mark.kwargs:
-        given = ", ".join([*map(repr, mark.args), *(f"{key}={value!r}" for key, value in mark.kwargs.items())])
-        raise MarkError(f"{ISOLATED} takes no arguments, {given} given. Write: @{ISOLATED}")
+        raise MarkError(f"{spelled(mark)}: {ISOLATED} takes no arguments. Write: @{ISOLATED}")
 
 
 def _yours(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,12 +12,12 @@ import pytest
 
 from pytest_sglhw.environment.detection import DETECTION
 from pytest_sglhw.errors import MarkError, PytestSglhwWarning
+from pytest_sglhw.gates.judge import Judge
 from pytest_sglhw.gates.policy import DEVICE_TEST, LANE_POLICY, LanePolicy, met
 from pytest_sglhw.gates.reports import attach
 from pytest_sglhw.gates.verdict import Verdict, decide
 
 if TYPE_CHECKING:
-    from pytest_sglhw.gates.judge import Judge
     from pytest_sglhw.gates.kernel_watch import KernelWatch
     from pytest_sglhw.gates.reading import Asked, Reading
     from pytest_sglhw.gates.requirement import Requirement
@@ -25,24 +25,8 @@ if TYPE_CHECKING:
     from pytest_sglhw.settings import Settings
 
 
-class Case:
-    """One test on its way through the run."""
-
-    __slots__ = ("judges", "verdict")
-
-    def __init__(self, verdict: Verdict, judges: Sequence[Judge] = ()) -> None:
-        self.verdict = verdict
-        self.judges = judges
-
-    def watching(self, *, call: bool) -> ExitStack:
-        """Let every judge watch a phase."""
-        stack = ExitStack()
-        for judge in self.judges:
-            stack.enter_context(judge.watching(call=call))
-        return stack
-
-
-CASE = pytest.StashKey[Case]()
+VERDICT = pytest.StashKey[Verdict]()
+JUDGES = pytest.StashKey[list[Judge]]()
 
 
 class GateSkip(pytest.skip.Exception):  # type: ignore[name-defined,misc]
@@ -79,20 +63,15 @@ class Gatekeeper:
         self._config.add_cleanup(watch.close)
         return watch
 
-    def case(self, item: pytest.Item) -> Case | None:
-        """Give what becomes of ``item`` and who judges it, or ``None`` where it asks nothing."""
-        try:
-            asked = self._reading.asked(item)
-        except MarkError as error:  # a mark that was added after collection
-            return Case(Verdict("fail", reason=str(error)))
-        if asked is None:
-            return None
-        verdict = asked.verdict
-        if verdict is None:
-            verdict = asked.verdict = self._decide(asked.requirement)
-        if verdict.action == "run" and asked.gap is None and self.vacuous == "off":
-            return Case(verdict)
-        return Case(verdict, self.judges(item, asked, verdict))
+    def asked(self, item: pytest.Item) -> Asked | None:
+        """Give what ``item`` asks, or ``None`` where it asks nothing; see :meth:`Reading.asked`."""
+        return self._reading.asked(item)
+
+    def verdict(self, asked: Asked) -> Verdict:
+        """Give what becomes of the tests that ask this."""
+        if asked.verdict is None:
+            asked.verdict = self._decide(asked.requirement)
+        return asked.verdict
 
     def _decide(self, requirement: Requirement) -> Verdict:
         wanted = self._reading.capabilities.union(*(need.capabilities for need in requirement))
@@ -104,9 +83,9 @@ class Gatekeeper:
 
     def judges(self, item: pytest.Item, asked: Asked, verdict: Verdict) -> list[Judge]:
         """Give those who judge a test that runs, in the order in which they speak."""
+        if verdict.action == "run" and asked.gap is None and self.vacuous == "off":
+            return []
         found: list[Judge] = []
-        if verdict.action not in ("run", "raise"):
-            return found
         if verdict.action == "raise":
             from pytest_sglhw.gates.trial import Trial
 
@@ -133,10 +112,9 @@ class Door:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Act on the verdict; a test that is skipped anyway is left to pytest."""
-        case = item.stash.get(CASE, None)
-        if case is None or case.verdict.action in ("run", "raise") or item.get_closest_marker("skip"):
+        verdict = item.stash.get(VERDICT, None)
+        if verdict is None or verdict.action in ("run", "raise") or item.get_closest_marker("skip"):
             return
-        verdict = case.verdict
         if verdict.action == "fail":
             pytest.fail(verdict.reason, pytrace=False)
         if verdict.loud:
@@ -153,22 +131,31 @@ class Runtime:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
         """Decide what becomes of the test, and let the judges watch."""
-        case = self._gatekeeper.case(item)
-        if case is None:
+        judges = self._enter(item)
+        if not judges:
             return (yield)
-        item.stash[CASE] = case
-        if not case.judges:
+        item.stash[JUDGES] = judges
+        with _watching(judges, call=False):
             return (yield)
-        with case.watching(call=False):
-            return (yield)
+
+    def _enter(self, item: pytest.Item) -> list[Judge] | None:
+        try:
+            asked = self._gatekeeper.asked(item)
+        except MarkError as error:  # a mark that was added after collection
+            item.stash[VERDICT] = Verdict("fail", reason=str(error))
+            return None
+        if asked is None:
+            return None
+        verdict = item.stash[VERDICT] = self._gatekeeper.verdict(asked)
+        return self._gatekeeper.judges(item, asked, verdict) if verdict.action in ("run", "raise") else None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
         """Let the judges watch."""
-        case = item.stash.get(CASE, None)
-        if case is None or not case.judges:
+        judges = item.stash.get(JUDGES, None)
+        if not judges:
             return (yield)
-        with case.watching(call=True):
+        with _watching(judges, call=True):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -177,14 +164,20 @@ class Runtime:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Attach the facts, and let the judges speak."""
         report = yield
-        case = item.stash.get(CASE, None)
-        if case is None:
+        verdict = item.stash.get(VERDICT, None)
+        if verdict is None:
             return report
         if call.when == "setup":
-            verdict = case.verdict
             if call.excinfo is not None and isinstance(call.excinfo.value, GateSkip):
                 report.longrepr = (os.fspath(item.path), (item.location[1] or 0) + 1, f"Skipped: {verdict.reason}")
             attach(report, verdict.facts)
-        for judge in case.judges:
+        for judge in item.stash.get(JUDGES, ()):
             judge.judge(report, call)
         return report
+
+
+def _watching(judges: list[Judge], *, call: bool) -> ExitStack:
+    stack = ExitStack()
+    for judge in judges:
+        stack.enter_context(judge.watching(call=call))
+    return stack

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_sglhw.gates.reports import attach
-from pytest_sglhw.gates.runtime import CASE
+from pytest_sglhw.gates.runtime import VERDICT
 
 #: How the runtimes word an error that outlives its call: CUDA and HIP share texts, the rest are by vendor.
 _STICKY = re.compile(
@@ -89,8 +89,8 @@ class Poison:
 
 def uses_device(item: pytest.Item) -> bool:
     """Whether a mark of ours lets this test run on an accelerator here."""
-    case = item.stash.get(CASE, None)
-    return case is not None and case.verdict.action == "run" and case.verdict.facts.get("platform") != "cpu"
+    verdict = item.stash.get(VERDICT, None)
+    return verdict is not None and verdict.action == "run" and verdict.facts.get("platform") != "cpu"
 
 
 def _synchronize() -> None:
