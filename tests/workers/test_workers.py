@@ -224,4 +224,4 @@ def test_a_late_error_is_the_failure_of_the_test_that_caused_it(pytester):
     )
     result = run(pytester, "--sglhw-fake", "cuda", "-rf", "test_it.py")
     result.stdout.fnmatch_lines(["FAILED test_it.py::test_launches - RuntimeError: CUDA error: device-side*"])
-    result.stdout.fnmatch_lines(["*1 failed, 1 not run*"])
+    result.stdout.fnmatch_lines(["*1 failed, *1 not run*"])
