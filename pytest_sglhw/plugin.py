@@ -55,4 +55,8 @@ def _mark_children_as_nested(config: pytest.Config) -> None:
     before = os.environ.get(NESTED_MARKER)
     if before is None:
         os.environ[NESTED_MARKER] = str(os.getpid())
-        config.add_cleanup(lambda: os.environ.pop(NESTED_MARKER, None))
+        config.add_cleanup(_unmark)
+
+
+def _unmark() -> None:
+    os.environ.pop(NESTED_MARKER, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
@@ -102,7 +102,8 @@ def add_options(parser: pytest.Parser) -> None:
                 extra["action"] = "append"
         group.addoption(f"--sglhw-{option.stem}", **extra)
         if option.ini:
-            parser.addini(option.dest, option.help, type="linelist" if option.repeat else "string", default=None)
+            kind: Literal["linelist", "string"] = "linelist" if option.repeat else "string"
+            parser.addini(option.dest, option.help, type=kind, default=None)
 
 
 def _help(option: Option) -> str:
@@ -162,7 +163,7 @@ def _where(stem: str) -> str:
 
 def _choice(stem: str, values: dict[str, Any]) -> str:
     option = _BY_STEM[stem]
-    value: str = values[stem] or option.default
+    value = str(values[stem] or option.default)
     if value not in option.choices:
         raise pytest.UsageError(
             f"{value!r} is not a valid {stem} ({_where(stem)}). Valid: {', '.join(option.choices)}."
