@@ -97,8 +97,9 @@ class Run:
         if facts is None:
             platforms = {row.platform for row in self.rows if row.platform}
             return Signature(platforms.pop() if len(platforms) == 1 else None, None, None)
-        devices = facts.get("devices") or ()
-        archs = dict.fromkeys(str(d["arch"]) for d in devices if isinstance(d, Mapping) and d.get("arch"))
+        devices = facts.get("devices")
+        rows = devices if isinstance(devices, list) else ()
+        archs = dict.fromkeys(str(row["arch"]) for row in rows if isinstance(row, Mapping) and row.get("arch"))
         runtime = _mapping(facts.get("versions")).get("runtime")
         return Signature(_text(facts.get("platform")), "+".join(archs) or None, _text(runtime))
 

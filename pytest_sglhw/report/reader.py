@@ -166,7 +166,6 @@ class _RunBuilder:
                 "Merge with the version that wrote it."
             )
         lane = session.get("lane")
-        environment = session.get("environment")
         self._facts: dict[str, Any] = {
             "run_id": str(session.get("run_id") or f"unnamed:{os.path.abspath(path)}"),
             "lane": str(lane) if lane else lane_of_path(path),
@@ -175,16 +174,15 @@ class _RunBuilder:
             "attempt": number(session.get("attempt"), 1),
             "time": float(number(session.get("time"), 0)),
             "fake": str(session["fake"]) if session.get("fake") else None,
-            "promise": session.get("promise") if isinstance(session.get("promise"), dict) else None,
-            "environment": environment if isinstance(environment, dict) else None,
+            "promise": mapping(session.get("promise")),
+            "environment": mapping(session.get("environment")),
         }
         self._rows: list[Row] = []
         self._files: set[FileRow] = set()
         self._open: Counter[str] = Counter()
 
     def environment(self, record: dict[str, Any]) -> None:
-        if isinstance(record["environment"], dict):
-            self._facts["environment"] = record["environment"]
+        self._facts["environment"] = mapping(record["environment"]) or self._facts["environment"]
 
     def collect(self, record: dict[str, Any]) -> None:
         self._files.add(FileRow(text(record["nodeid"]), str(record.get("outcome")), str(record.get("reason") or "")))
@@ -281,6 +279,19 @@ def text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"not a node id: {value!r}")
     return value
+
+
+def mapping(value: object) -> dict[str, Any] | None:
+    """Return a value that is to be a table, if it is one that a program could have meant."""
+    return value if isinstance(value, dict) and _nested(value, 12) else None
+
+
+def _nested(value: object, levels: int) -> bool:
+    """Whether ``value`` is nested at most so deep: what is deeper can't be encoded again."""
+    if not isinstance(value, (dict, list)):
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(_nested(each, levels - 1) for each in inner)
 
 
 def number(value: object, otherwise: int) -> int | float:

@@ -177,7 +177,7 @@ def _phase_reason(report: pytest.TestReport, word: str, given: str) -> str:
     if word in ("failed", "error", "crashed"):
         return failure_text(report.longrepr) or given
     if word in ("xfailed", "xpassed"):
-        return str(getattr(report, "wasxfail", ""))
+        return str(getattr(report, "wasxfail", "")).removeprefix("reason: ")  # pytest 8 says so before the reason
     if word == "skipped":
         return given or skip_text(report.longrepr)
     return given

@@ -22,6 +22,9 @@ NOTHING = "-"
 
 MISSING = "missing"
 
+#: What pytest's exit statuses mean where it is not the tests that decided.
+_EXITS = {2: " (interrupted)", 3: " (internal error)", 4: " (refused)", 5: " (no tests)"}
+
 
 class Table(NamedTuple):
     """A heading, a line that says how to read it, and rows of which the first is the head."""
@@ -66,7 +69,7 @@ def status_of(column: Column) -> str:
     cut_off = len(column.cut_off)
     states = [f"{cut_off} cut off"] if cut_off else []
     exits = Counter(run.exit_status for run in column.last_runs if run.ended)
-    states += [f"exit {status}" for status in exits if status is not None]
+    states += [f"exit {status}{_EXITS.get(status, '')}" for status in exits if status is not None]
     if len(column.last_runs) > 1:
         states.append(f"{len(column.last_runs)} shards")
     return ", ".join(states) or "ended"

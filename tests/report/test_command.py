@@ -292,6 +292,41 @@ def test_unknown_fail_on(capsys):
     )
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+SESSION_KEYS = ["run_id", "lane", "shard", "attempt", "time", "fake", "promise", "environment"]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(SESSION_KEYS), JSON),
+    st.dictionaries(st.sampled_from(["devices", "versions", "platform"]), JSON),
+    st.dictionaries(st.sampled_from(["exit_status", "broken_promises", "counts"]), JSON),
+)
+def test_any_facts(tmp_path, facts, environment, last):
+    """Whatever the facts of a run hold, the merge renders it in each format and loses no test."""
+    records = [session(environment=environment) | facts, result("t.py::a"), end() | last]
+    path = write(tmp_path / "r.jsonl", records)
+
+    for format_ in ("terminal", "markdown", "html", "json"):
+        assert main(["merge", path, "--format", format_, "-o", str(tmp_path / "out")]) == 0
+        assert "t.py" in (tmp_path / "out").read_text()
+
+
+def test_deep_nesting(tmp_path, capsys):
+    """An environment nested so deep that no program wrote it is left out, and the rest is merged."""
+    deep: dict[str, object] = {}
+    for _ in range(400):
+        deep = {"a": deep}
+
+    status, found, _ = _merge(capsys, lane(tmp_path, "cuda", result("t.py::a"), environment=deep))
+
+    assert (status, found) == (0, {})
+
+
 @pytest.mark.parametrize("format_", ["terminal", "markdown", "html", "json"])
 def test_formats(tmp_path, format_):
     """Each format goes to a file or, as a command of its own, to standard output, the same."""

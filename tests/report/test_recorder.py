@@ -395,6 +395,26 @@ def test_refused_lane_reports(pytester, report, workers):
     assert (records[0]["lane"], records[0]["promise"]["min_executed"], records[-1]["exit_status"]) == ("gpu", 3, 4)
 
 
+def test_nested_pytest_leaves_the_report_alone(pytester, monkeypatch):
+    """A pytest that a test runs never writes into the report of the outer one."""
+    monkeypatch.setenv("SGLHW_REPORT", "r.jsonl")
+    monkeypatch.delenv("SGLHW_OUTER_PYTEST", raising=False)
+    pytester.makepyfile(
+        test_outer="""
+            import subprocess, sys
+
+            def test_outer():
+                command = [sys.executable, "-m", "pytest", "-p", "sglhw", "inner.py"]
+                assert subprocess.run(command).returncode == 0
+        """,
+        inner="def test_inner(): pass",
+    )
+
+    assert pytester.runpytest_subprocess("-p", "sglhw", timeout=60).ret == 0
+
+    assert list(results_of(read_records(pytester.path / "r.jsonl"))) == ["test_outer"]
+
+
 def test_only_fixtures_is_not_a_pass(pytester, report):
     """``--setup-only`` runs no test, so none is ``passed``."""
     pytester.makepyfile(test_it="import pytest\n@pytest.fixture\ndef f(): pass\ndef test_it(f): pass")
