@@ -45,7 +45,10 @@ class Bench:
         return trial
 
     def run(self, trial: Trial, **variation: Any) -> dict[str, torch.Tensor]:
-        """Call the kernel once, wait, and return a copy of the image of every buffer and of every returned tensor."""
+        """Call the kernel once, wait, and return the image of every buffer and of every returned tensor.
+
+        On a CPU the images are the live storage: compare them before the trial is restored or called again.
+        """
         arguments = trial.arguments(**variation)
         returned = self.place.call(trial.call, self.function(), arguments)
         self.calls += 1

@@ -49,7 +49,8 @@ class Cell(NamedTuple):
         """The torch dtype that stores this cell's elements."""
         import torch
 
-        return getattr(torch, DTYPES[self.dtype][0])  # type: ignore[no-any-return]
+        dtype: torch.dtype = getattr(torch, DTYPES[self.dtype][0])
+        return dtype
 
 
 class Filters(NamedTuple):

@@ -6,7 +6,7 @@ example from those of the kernel's row.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,10 +14,10 @@ from pytest_sglhw.conformance.failures import BrokenLawError, describe
 from pytest_sglhw.conformance.family import Law
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pytest_sglhw.conformance.bench import Bench
-    from pytest_sglhw.conformance.family import Trial
+    from pytest_sglhw.conformance.family import ErrorInput, Trial
 
 #: Laws that every example is held to.
 ALWAYS: Mapping[str, str] = {
@@ -28,17 +28,16 @@ ALWAYS: Mapping[str, str] = {
 }
 
 
-def examine(bench: Bench, law: Law, case: object) -> None:
+def examine(bench: Bench, law: Law | None, case: object) -> None:
     """Run one example: build ``case``, call the kernel, hold it to the four common laws and to ``law``."""
     trial = bench.trial(case)
-    got = bench.run(trial)
-    check_always(trial, got)
-    trial.first = {name: image.clone() for name, image in got.items()}
-    law.check(bench, trial)
+    trial.first = check_always(trial, bench.run(trial))
+    if law is not None:
+        law.check(bench, trial)
 
 
-def check_always(trial: Trial, got: Mapping[str, torch.Tensor]) -> None:
-    """Hold the images after one call to the four common laws."""
+def check_always(trial: Trial, got: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Hold the images after one call to the four common laws; return what they must be."""
     want = trial.expected()
     _check_own_storage(got, want)
     for name, buffer in trial.buffers.items():
@@ -48,6 +47,7 @@ def check_always(trial: Trial, got: Mapping[str, torch.Tensor]) -> None:
     for name, image in want.items():
         if not torch.equal(got[name], image):
             raise BrokenLawError(_which(trial, name, got[name], image), *describe(trial, name, got[name], image))
+    return {**{name: buffer.before for name, buffer in trial.buffers.items()}, **want}
 
 
 def _check_own_storage(got: Mapping[str, torch.Tensor], want: Mapping[str, torch.Tensor]) -> None:
@@ -73,12 +73,6 @@ def _which(trial: Trial, name: str, got: torch.Tensor, want: torch.Tensor) -> st
     return "untouched" if bool((wrong & outside).sum() * 2 > wrong.sum()) else "reference"
 
 
-def check_repeat(bench: Bench, trial: Trial) -> None:
-    """Hold: the same call on the same bytes gives the same result."""
-    trial.restore()
-    check_same("repeat", "the same call again", trial, bench.run(trial))
-
-
 def check_same(law: str, what: str, trial: Trial, got: Mapping[str, torch.Tensor]) -> None:
     """Hold: ``got`` equals what the trial's first call gave."""
     for name, image in trial.first.items():
@@ -86,4 +80,62 @@ def check_same(law: str, what: str, trial: Trial, got: Mapping[str, torch.Tensor
             raise BrokenLawError(law, f"{what} gave other bytes", *describe(trial, name, got[name], image))
 
 
-REPEAT = Law("repeat", "the same call on the same bytes gives the same result", check_repeat)
+def same_by(name: str, summary: str) -> Law:
+    """Make the law that every other way of ``Trial.ways(name)`` gives the bytes of the first call."""
+
+    def check(bench: Bench, trial: Trial) -> None:
+        for way in trial.ways(name):
+            trial.restore()
+            for variation in way:
+                got = bench.run(trial, **variation)
+            check_same(name, f"the call with {_words(way)}", trial, got)
+
+    return Law(name, summary, check)
+
+
+def _words(way: Sequence[Mapping[str, Any]]) -> str:
+    return ", then ".join(
+        ", ".join(f"{key}={value}" for key, value in call.items()) or "the same arguments" for call in way
+    )
+
+
+def check_errors(bench: Bench, trial: Trial) -> None:
+    """Hold: every wrong input raises its documented error and touches nothing."""
+    for wrong in bench.kernel.workload.errors(trial):
+        trial.restore()
+        arguments = trial.arguments()
+        wrong.change(arguments)
+        _check_refused(wrong, _outcome(bench, trial, arguments))
+        for name, buffer in trial.buffers.items():
+            if not torch.equal(buffer.image(), buffer.before):
+                lines = describe(trial, name, buffer.image(), buffer.before)
+                raise BrokenLawError("errors", f"{wrong.name}: refused, but only after it had written", *lines)
+
+
+def _outcome(bench: Bench, trial: Trial, arguments: list[Any]) -> BaseException | None:
+    try:
+        bench.place.call(trial.call, bench.function(), arguments)
+    except Exception as error:  # noqa: BLE001 - whatever a kernel raises is what is judged
+        return error
+    return None
+
+
+def _check_refused(wrong: ErrorInput, error: BaseException | None) -> None:
+    classes = wrong.error if isinstance(wrong.error, tuple) else (wrong.error,)
+    if isinstance(error, classes) and wrong.match in str(error):
+        return
+    names = " or ".join(kind.__name__ for kind in classes)
+    got = "it raised nothing" if error is None else f"it raised {type(error).__name__}: {error}"
+    raise BrokenLawError("errors", wrong.name, f"must raise {names} with the text {wrong.match!r}", got)
+
+
+#: Laws that a kernel's row may name, beyond those that its family adds.
+LAWS: Mapping[str, Law] = {
+    law.name: law
+    for law in (
+        same_by("repeat", "the same call on the same bytes gives the same result"),
+        same_by("quota", "the block quota and the number of warps change nothing"),
+        same_by("split", "splitting an index set gives the same bytes"),
+        Law("errors", "wrong inputs raise the documented class and text and touch nothing", check_errors),
+    )
+}

@@ -50,7 +50,7 @@ class Law(NamedTuple):
     name: str
     summary: str
     check: Callable[[Bench, Trial], None]
-    """``check(bench, trial)`` raises :class:`pytest_sglhw.conformance.failures.BrokenLawError` where the law does not hold.
+    """``check(bench, trial)`` raises :class:`~pytest_sglhw.conformance.failures.BrokenLawError` where it does not hold.
 
     It is called after the trial's first call, whose result (``trial.first``) already equals the reference; it may
     restore and call the trial again with ``bench.run(trial, ...)``, or build others with ``bench.trial(case)``.
@@ -79,7 +79,7 @@ class Trial(ABC):
     case: Any
     buffers: Mapping[str, Buffer]
     first: Mapping[str, torch.Tensor]
-    """The images after the first call, set by the framework."""
+    """The image of everything after the first call, set by the framework once the four common laws hold."""
 
     @abstractmethod
     def arguments(self, **variation: Any) -> list[Any]:
@@ -104,6 +104,13 @@ class Trial(ABC):
     def origin(self, buffer: str, byte: int, image: torch.Tensor) -> str | None:
         """Say where the wrong bytes at ``byte`` of ``image`` really come from (``layer 0 of K``), if it can be told."""
         return None
+
+    def ways(self, law: str) -> Iterable[Sequence[Mapping[str, Any]]]:
+        """Other ways to the same result, for a law of :func:`checks.same_by` (``quota``, ``split``).
+
+        One way is a sequence of variations, each the keywords of one call: ``[{"quota": 7}]``.
+        """
+        return ()
 
     def restore(self) -> None:
         """Give every buffer its first bytes again."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pytest_sglhw.conformance.family import Kernel
 
 #: Modules with a table ``KERNELS``, in the order in which tables show them.
-FAMILIES: tuple[str, ...] = ()
+FAMILIES: tuple[str, ...] = ("kvcacheio",)
 
 
 @lru_cache(maxsize=1)

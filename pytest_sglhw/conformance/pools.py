@@ -79,7 +79,7 @@ class Buffer:
 
     def address(self) -> int:
         """The address of the first byte of the contents."""
-        return self.storage.data_ptr() + self.start
+        return int(self.storage.data_ptr()) + self.start
 
     def image(self) -> torch.Tensor:
         """Every byte of the allocation now, guards included, on the CPU."""
