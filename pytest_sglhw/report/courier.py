@@ -16,7 +16,7 @@ from pytest_sglhw.report.results import FileResult, ResultTracker, collect_resul
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-#: The environment as a worker knew it, for the report.
+#: The environment as the workers knew it, for the report.
 WORKER_ENVIRONMENT = pytest.StashKey[dict[str, Any]]()
 
 _FILES = "sglhw_files"
@@ -80,7 +80,13 @@ class Receiver:
         for file in output.get(_FILES, ()):
             self._tracker.file_finished(FileResult(**file))
         if environment := output.get(_ENVIRONMENT):
-            self._config.stash.setdefault(WORKER_ENVIRONMENT, environment)
+            self._add_environment(environment)
+
+    def _add_environment(self, environment: dict[str, Any]) -> None:
+        # Each worker looks at the capabilities that its own tests need.
+        known = self._config.stash.get(WORKER_ENVIRONMENT, environment)
+        capabilities = known["capabilities"] | environment["capabilities"]
+        self._config.stash[WORKER_ENVIRONMENT] = known | {"capabilities": capabilities}
 
 
 def _is_empty(collector: pytest.Collector, report: pytest.CollectReport) -> bool:

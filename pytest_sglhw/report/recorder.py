@@ -18,6 +18,7 @@ from pytest_sglhw.report.courier import WORKER_ENVIRONMENT
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
+    from pytest_sglhw.environment.records import Environment
     from pytest_sglhw.report.results import FileResult, TestResult
     from pytest_sglhw.settings import Settings
 
@@ -74,7 +75,7 @@ class Recorder:
         self._writer: RecordWriter | None = None
         self._session: pytest.Session | None = None
         self._begun = time.time()
-        self._has_environment = False
+        self._known: Environment | None = None
         self._counts: Counter[str] = Counter()
         self._files: Counter[str] = Counter()
         self._reruns = 0
@@ -107,8 +108,7 @@ class Recorder:
 
     def pytest_sglhw_test_finished(self, result: TestResult) -> None:
         """Record the result of a test."""
-        if not self._has_environment:
-            self._write_environment()
+        self._write_environment()
         if result.rerun:
             self._reruns += 1
         else:
@@ -139,6 +139,7 @@ class Recorder:
         if self._writer is None:
             return
         self._write_environment()
+        self._write_worker_environment()
         self._write("end", self._end_record())
         self._writer.close()
 
@@ -147,20 +148,21 @@ class Recorder:
             self._writer.write(kind, record)
 
     def _write_environment(self) -> None:
-        if self._has_environment or (known := self._environment()) is None:
-            return
-        self._has_environment = True
-        self._write("environment", {"environment": known})
-
-    def _environment(self) -> Mapping[str, Any] | None:
-        """The environment where it is known already, here or by a worker: writing a report starts no probe."""
+        """Record what is known of the machine by now, wherever that is more than before: a report starts no probe."""
         known = self._config.stash[DETECTION].known()
-        return self._config.stash.get(WORKER_ENVIRONMENT, None) if known is None else known.to_json()
+        if known is not self._known and known is not None:
+            self._known = known
+            self._write("environment", {"environment": known.to_json()})
+
+    def _write_worker_environment(self) -> None:
+        environment = self._config.stash.get(WORKER_ENVIRONMENT, None)
+        capabilities = {} if self._known is None else self._known.capabilities
+        if environment is not None and (self._known is None or len(environment["capabilities"]) > len(capabilities)):
+            self._write("environment", {"environment": environment})
 
     def _session_record(self) -> dict[str, Any]:
         settings = self._settings
-        environment = self._environment()
-        self._has_environment = environment is not None
+        self._known = self._config.stash[DETECTION].known()
         return {
             "schema": SCHEMA,
             "run_id": uuid.uuid4().hex,
@@ -170,7 +172,7 @@ class Recorder:
             "shard": settings.shard,
             "promise": None,
             "fake": settings.fake,
-            "environment": environment,
+            "environment": None if self._known is None else self._known.to_json(),
             "versions": {"pytest": pytest.__version__, "python": platform.python_version()},
         } | self._config.stash.get(LANE_FACTS, {})
 

@@ -494,3 +494,15 @@ def test_run_attempt(environ, attempt):
     from pytest_sglhw.report.recorder import run_attempt
 
     assert run_attempt(environ) == attempt
+
+
+@WORKERS
+def test_environment_is_that_of_the_machine(pytester, report, workers):
+    """Where a test needed the environment, it is in the report, whichever process asked for it."""
+    pytester.makepyfile(test_it="from pytest_sglhw import requires_kv4\n@requires_kv4\ndef test_it(): pass")
+
+    records = report(*workers)
+
+    environments = [r["environment"] for r in records if r.get("environment")]
+    assert environments[-1]["platform"] == results_of(records)["test_it"]["platform"]
+    assert "kv4" in environments[-1]["capabilities"]
