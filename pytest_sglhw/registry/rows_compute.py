@@ -188,7 +188,7 @@ COMPUTE_ROWS: tuple[dict[str, Any], ...] = (
         "name": "deepep",
         "summary": "DeepEP expert-parallel dispatch",
         "platforms": {"cuda": "", "rocm": "", "npu": ""},
-        "probe": {"distributions": ("deep-ep",), "module": "deep_ep"},
+        "probe": {"distributions": ("deep-ep", "sgl-deep-ep"), "module": "deep_ep"},
         "signals": (refusal("ImportError", r"DeepEP is not (installed|available)\. Please install DeepEP package"),),
         "source": "srt/layers/moe/token_dispatcher/deepep.py",
     },

@@ -30,9 +30,8 @@ def test_the_right_text_is_raised(right: SuiteRun) -> None:
 def test_a_wrong_text_fails(right: SuiteRun, wrong: SuiteRun) -> None:
     """The same gates fail where the mark asks for a text that SGLang never says, each with its own traceback."""
     assert wrong.outcomes() == dict.fromkeys(right.tests, "failed"), wrong.text
-    said = [wrong.text.count(words) for words in ("This is not the documented error.", "DID NOT RAISE UserWarning")]
-    assert sum(said) == len(wrong.tests)
-    assert said[1] == 1, "the one gate that only warns"
+    assert "DID NOT RAISE UserWarning" in wrong.text, "the one gate that only warns"
+    assert wrong.text.count("This is not the documented error.") == len(wrong.tests) - 1
 
 
 @pytest.mark.cpu_only
