@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 def register(config: pytest.Config, settings: Settings) -> None:
     """Register the parts of this run, in the order in which their hooks are to be called."""
-    from pytest_sglhw.environment.detection import DETECTION, Detection
+    from pytest_sglhw.environment import hooks as environment
     from pytest_sglhw.gates import hooks as gates
     from pytest_sglhw.report import hooks as report
     from pytest_sglhw.workers import hooks as workers
 
-    config.stash[DETECTION] = Detection(config, settings)
+    environment.register(config, settings)
     gates.register(config, settings)
     report.register(config, settings)
     if settings.lane or settings.plan:

@@ -11,12 +11,16 @@ import pytest
 
 from pytest_sglhw.environment.pinned import PINNED, share_of
 from pytest_sglhw.errors import RecordError, RegistryError
-from pytest_sglhw.settings import Settings
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.records import Environment
+    from pytest_sglhw.environment.sharing import SharedRecord
     from pytest_sglhw.environment.static import StaticFacts
     from pytest_sglhw.registry import Registry
+    from pytest_sglhw.settings import Settings
+
+#: Key in ``workerinput`` of the folder that workers on the controller's machine share.
+HANDED_OVER = "sglhw_shared"
 
 
 class Detection:
@@ -26,6 +30,7 @@ class Detection:
         self._config = config
         self._settings = settings
         self._environment: Environment | None = None
+        self._shared = _shared_with(config)
         if settings.fake:
             self._environment = self._fake(settings.fake)
 
@@ -53,37 +58,54 @@ class Detection:
         platform and its devices alone, ``None`` for every one in the registry. What was probed once in this run, by
         any worker on this machine, is not probed again.
         """
-        from pytest_sglhw.environment.probe import probe
-
-        if self._environment is None or not self._covers(capabilities):
-            self._environment = probe(
-                self.registry,
-                self.static,
-                capabilities=capabilities,
-                known=self._environment,
-                full=self._settings.probe == "full",
-                timeout=self._settings.probe_timeout,
-            )
+        if self._environment is None or not self._covers(self._environment, capabilities):
+            self._environment = self._shared_probe(capabilities)
         return share_of(self._environment, os.environ[PINNED]) if self._pinned else self._environment
 
     def known(self) -> Environment | None:
         """Return what is known of the whole machine without starting a child process; ``None`` where that is nothing.
 
-        Known is what this process probed, what a fake says, and a CPU platform that static facts settle.
+        Known is what this process or a worker beside it probed, what a fake says, and a CPU platform that static facts
+        settle.
         """
         if self._environment is None and self._settings.probe == "auto" and self.static.settles_cpu:
             self.environment(())
-        return self._environment
+        return self._environment or (self._shared.read() if self._shared else None)
+
+    def hand_over(self) -> str:
+        """Return the folder in which the workers on this machine share what they probe; put what is known into it."""
+        if self._shared is None:
+            from pytest_sglhw.environment.sharing import SharedRecord
+
+            self._shared = SharedRecord.create()
+            self._config.add_cleanup(self._shared.remove)
+        if self._environment is not None:
+            self._shared.write(self._environment)
+        return self._shared.folder
+
+    def _shared_probe(self, capabilities: Iterable[str] | None) -> Environment:
+        if self._shared is None:
+            return self._probe(capabilities, self._environment)
+        with self._shared.locked():
+            known = self._shared.read() or self._environment
+            if known is None or not self._covers(known, capabilities):
+                known = self._probe(capabilities, known)
+                self._shared.write(known)
+        return known
+
+    def _probe(self, capabilities: Iterable[str] | None, known: Environment | None) -> Environment:
+        from pytest_sglhw.environment.probe import Probe
+
+        full, timeout = self._settings.probe == "full", self._settings.probe_timeout
+        return Probe(self.registry, self.static, full=full, timeout=timeout).run(capabilities, known)
 
     @property
     def _pinned(self) -> bool:
         return PINNED in os.environ and hasattr(self._config, "workerinput")
 
-    def _covers(self, capabilities: Iterable[str] | None) -> bool:
-        if self._environment is None:
-            return False
+    def _covers(self, known: Environment, capabilities: Iterable[str] | None) -> bool:
         wanted = self.registry.capabilities if capabilities is None else capabilities
-        return self._environment.fake is not None or set(wanted) <= set(self._environment.capabilities)
+        return known.fake is not None or set(wanted) <= set(known.capabilities)
 
     def _fake(self, text: str) -> Environment:
         from pytest_sglhw.environment.fakes import fake_environment
@@ -92,6 +114,16 @@ class Detection:
             return fake_environment(text, self.registry)
         except RecordError as error:
             raise pytest.UsageError(f"--sglhw-fake: {error}") from error
+
+
+def _shared_with(config: pytest.Config) -> SharedRecord | None:
+    """The record that the controller told this worker to share."""
+    folder = getattr(config, "workerinput", {}).get(HANDED_OVER)
+    if folder is None:
+        return None
+    from pytest_sglhw.environment.sharing import SharedRecord
+
+    return SharedRecord(folder)
 
 
 DETECTION = pytest.StashKey[Detection]()

@@ -6,7 +6,10 @@ import os
 import re
 import sys
 from collections.abc import Iterable
-from importlib.machinery import ModuleSpec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
 
 _DIST_INFO = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)(?:-py[\d.]+)?\.(?:dist-info|egg-info)")
 _SUFFIXES = (".py", ".so", ".pyd")

@@ -1,42 +1,230 @@
-"""Ask what static facts leave open."""
+"""The probe: static facts first, and only what they leave open is asked in a child process.
+
+The process that calls this never imports torch, SGLang or a vendor package and never creates a device context.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import os
+import platform as os_platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from pytest_sglhw.environment.records import CapabilityState, Environment
+from pytest_sglhw.environment.asking import Answer, Asker
+from pytest_sglhw.environment.disagreements import Findings, disagreements
+from pytest_sglhw.environment.families import (
+    Choice,
+    Family,
+    ask_families,
+    broken_devices,
+    choose,
+    try_devices,
+)
+from pytest_sglhw.environment.ladder import Climber
+from pytest_sglhw.environment.packages import normal_name
+from pytest_sglhw.environment.records import Device, Environment, ProbeOutcome
 from pytest_sglhw.environment.static import StaticFacts, gather
-from pytest_sglhw.environment.support import supported
 
 if TYPE_CHECKING:
     from pytest_sglhw.registry import Registry
 
+#: Distributions worth recording beside those that the capabilities name.
+_PACKAGES = ("torch", "triton", "sglang", "transformers", "numpy", "pytest", "pytest-sglhw")
+
+TIMEOUT = 60.0
+
 
 def probe_environment(
-    capabilities: Iterable[str] | None = None, *, full: bool = False, timeout: float = 60.0
+    capabilities: Iterable[str] | None = None, *, full: bool = False, timeout: float = TIMEOUT
 ) -> Environment:
-    """Return the record of the live machine."""
+    """Return the record of the live machine: the guard that a launcher asks before it enters a device path.
+
+    Never raises for a driver or package that hangs, crashes or lies, and leaves no device context in this process::
+
+        if pytest_sglhw.probe_environment(["kvcacheio"]).available("kvcacheio"):
+            ...
+
+    :param capabilities: names of those to look at; ``None`` for all, ``()`` for the platform and its devices alone.
+    :param full: ask every stage even where static facts settle the answer.
+    :param timeout: seconds that one stage may take.
+    :raises ValueError: an unknown capability, or a timeout that is not above 0.
+    """
     from pytest_sglhw.registry import load
 
+    if not 0 < timeout < float("inf"):
+        raise ValueError(f"{timeout!r} is not a valid timeout. Valid: a number of seconds above 0.")
     registry = load()
-    static = gather(registry.platforms.values())
-    return probe(registry, static, capabilities=capabilities, known=None, full=full, timeout=timeout)
+    wanted = None if capabilities is None else tuple(capabilities)
+    unknown = [name for name in wanted or () if name not in registry.capabilities]
+    if unknown:
+        raise ValueError(f"no capability {unknown[0]!r}. Valid: {', '.join(sorted(registry.capabilities))}.")
+    return Probe(registry, gather(registry.platforms.values()), full=full, timeout=timeout).run(wanted)
 
 
-def probe(
-    registry: Registry,
-    static: StaticFacts,
-    *,
-    capabilities: Iterable[str] | None,
-    known: Environment | None,
-    full: bool,
-    timeout: float,
-) -> Environment:
-    """Return the record of this machine with at least ``capabilities`` looked at."""
-    record = known or Environment(platform="cpu" if static.settles_cpu else "unknown", device_type="cpu")
-    wanted = registry.capabilities if capabilities is None else tuple(capabilities)
-    states = {n: supported(registry.capabilities[n], record.platform, (), static.packages) for n in wanted}
-    states = {n: s if s.state != "available" else CapabilityState("unknown", "not asked") for n, s in states.items()}
-    return replace(record, capabilities={**record.capabilities, **states})
+class Probe:
+    """One probe of one machine.
+
+    :param look: gather evidence and ask SGLang for its own opinion even where the platform is settled (``doctor``).
+    :param environ: what the child gets as its environment; this process's own where ``None``.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        static: StaticFacts,
+        *,
+        full: bool = False,
+        look: bool = False,
+        timeout: float = TIMEOUT,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._registry = registry
+        self._rows = tuple(registry.platforms.values())
+        self._static = static
+        self._full = full
+        self._look = look or full
+        self._asker = Asker(timeout, os.environ if environ is None else environ)
+
+    def run(self, capabilities: Iterable[str] | None = None, known: Environment | None = None) -> Environment:
+        """Return the record with at least ``capabilities`` looked at (``None``: all), on top of what is ``known``."""
+        with self._asker:
+            record = known or self._platform()
+            wanted = self._registry.capabilities if capabilities is None else capabilities
+            return self._with_capabilities(record, [n for n in wanted if n not in record.capabilities])
+
+    def _platform(self) -> Environment:
+        if self._static.settles_cpu and not self._full:
+            return self._record(_Asked(choice=_settled(self._static)))
+        torch = self._asker.ask("import of torch", "torch", imports="torch", again=True)
+        if not torch.ok and torch.error.startswith("ModuleNotFoundError: No module named 'torch'"):
+            return self._record(_Asked(choice=Choice("cpu", "there is no torch"), status="ok"))
+        if not torch.ok:
+            fault = replace(torch, fault=torch.fault or "crashed")
+            return self._record(_Asked(choice=Choice("unknown", f"{torch.stage} {_went(torch)}", fault=fault)))
+        return self._record(self._enumerate(torch.value))
+
+    def _enumerate(self, torch: Mapping[str, Any]) -> _Asked:
+        vendors = {
+            m: self._asker.ask(f"import of {m}", "import", imports=m, again=True, module=m)
+            for m in self._static.vendors
+        }
+        imported = [module for module, answer in vendors.items() if answer.ok]
+        families = ask_families(self._rows, torch["strings"], imported, self._asker)
+        choice = choose(families, self._static, torch["version"])
+        devices: tuple[Device, ...] = ()
+        if choice.family is not None:
+            broken = choice.broken and broken_devices(choice.family, self._static, choice.broken)
+            devices = broken or try_devices(choice.family, self._asker)
+        api = self._asker.ask("driver's API version", "driver") if devices and not choice.broken else None
+        return _Asked(choice, torch, families, vendors, devices, str(api.value or "") if api else "", "ok")
+
+    def _record(self, asked: _Asked) -> Environment:
+        choice, static = asked.choice, self._static
+        strings = _strings(asked, static)
+        build = self._build(asked, strings)
+        row = self._registry.platforms.get(choice.name)
+        sglang = None
+        if self._look and static.sglang and not choice.fault:
+            sglang = self._asker.ask("SGLang's own answers", "sglang", imports="sglang")
+        findings = Findings(
+            self._rows, static, choice.name, build, strings, asked.devices, asked.families, asked.vendors, sglang
+        )
+        fault = choice.fault
+        return Environment(
+            platform=choice.name,
+            device_type=row.device_type if row else "unknown",
+            devices=asked.devices,
+            reason=choice.reason,
+            build=build,
+            torch=_torch(asked, static, strings),
+            packages=self._packages(),
+            masks=dict(static.masks),
+            versions=self._versions(choice.name, build, strings, asked.driver_api),
+            probe=ProbeOutcome(
+                (fault.fault or "crashed") if fault else asked.status,
+                fault.stage if fault else "",
+                round(self._asker.seconds, 3),
+            ),
+            disagreements=disagreements(findings),
+        )
+
+    def _build(self, asked: _Asked, strings: Mapping[str, str]) -> str | None:
+        """Name the platform that torch is built for; ``cpu`` for a CPU build, ``None`` without torch."""
+        if asked.torch is None and self._static.torch is None:
+            return None
+        named = (row.name for row in self._rows if row.build in strings)
+        extended = (family.row.name for family in asked.families if family.built and family.value.get("present"))
+        unreadable = self._static.torch is not None and not self._static.torch.readable and asked.torch is None
+        return next(named, None) or next(extended, None) or (None if unreadable else "cpu")
+
+    def _packages(self) -> dict[str, str]:
+        rungs = (row.probe.distributions for row in self._registry.capabilities.values() if row.probe)
+        names = {*_PACKAGES, *(normal_name(name) for names in rungs for name in names)}
+        return {name: version for name, version in sorted(self._static.packages.items()) if name in names}
+
+    def _versions(
+        self, platform: str, build: str | None, strings: Mapping[str, str], driver_api: str
+    ) -> dict[str, str]:
+        named = platform if platform in self._static.drivers else build
+        drivers = self._static.drivers
+        row = self._registry.platforms.get(build or "")
+        toolkits = [hint for hints in self._static.hints.values() for hint in hints]
+        versions = {
+            "python": os_platform.python_version(),
+            "os": f"{os_platform.system()} {os_platform.release()} {os_platform.machine()}",
+            "driver": drivers.get(named or "", "") or next(iter(drivers.values()), ""),
+            "driver_api": driver_api,
+            "runtime": strings.get(row.build, "") if row else "",
+            "toolkit": ", ".join(dict.fromkeys(toolkits)),
+        }
+        return {name: version for name, version in versions.items() if version}
+
+    def _with_capabilities(self, record: Environment, names: Iterable[str]) -> Environment:
+        platform = self._registry.platforms.get(record.platform)
+        climber = Climber(record, platform, self._static.packages, self._asker, self._look)
+        climbed = {name: climber.climb(self._registry.capabilities[name]) for name in names}
+        return replace(
+            record,
+            capabilities={**record.capabilities, **{name: state for name, (state, _) in climbed.items()}},
+            kernels={**record.kernels, **{name: kernels for name, (_, kernels) in climbed.items() if kernels}},
+            probe=replace(record.probe, seconds=round(self._asker.seconds, 3)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the child said about the platform."""
+
+    choice: Choice
+    torch: Mapping[str, Any] | None = None
+    families: tuple[Family, ...] = ()
+    vendors: Mapping[str, Answer] | None = None
+    devices: tuple[Device, ...] = ()
+    driver_api: str = ""
+    status: Any = "skipped"
+
+
+def _settled(static: StaticFacts) -> Choice:
+    torch = static.torch
+    return Choice("cpu", f"torch {torch.version} is a CPU build" if torch else "there is no torch")
+
+
+def _went(answer: Answer) -> str:
+    return f"{answer.fault}: {answer.detail}" if answer.fault else f"raised {answer.error}"
+
+
+def _strings(asked: _Asked, static: StaticFacts) -> Mapping[str, str]:
+    """The version strings that are set: as imported where torch was imported, else as its files say."""
+    if asked.torch is not None:
+        strings: Mapping[str, str] = asked.torch["strings"]
+        return strings
+    return static.torch.strings if static.torch else {}
+
+
+def _torch(asked: _Asked, static: StaticFacts, strings: Mapping[str, str]) -> dict[str, Any]:
+    if asked.torch is not None:
+        return {"version": asked.torch["version"], "path": asked.torch["path"], **strings}
+    if static.torch is None:
+        return {}
+    return {"version": static.torch.version, "path": static.torch.path, **strings}

@@ -1,4 +1,4 @@
-"""Read an environment record strictly: every value is checked, every complaint names file, key, value and what is valid."""
+"""Read an environment record strictly: a complaint names the file, the key, the value and what is valid."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def load_json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except OSError as error:
-        raise RecordError(f"{path}: {error.strerror or error}. Valid: a file that 'sglhw doctor --json' wrote.") from error
+        raise RecordError(
+            f"{path}: {error.strerror or error}. Valid: a file that 'sglhw doctor --json' wrote."
+        ) from error
     except (ValueError, RecursionError) as error:
         raise RecordError(f"{path}: not a whole JSON document ({error}); it may be truncated. {_REMEDY}") from error
 

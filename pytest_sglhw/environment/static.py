@@ -12,11 +12,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_sglhw.environment.masks import read_masks
 from pytest_sglhw.environment.packages import distributions, find_top_level, where_is
-from pytest_sglhw.registry.platforms import Platform
 
+if TYPE_CHECKING:
+    from pytest_sglhw.registry.platforms import Platform
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,9 @@ def _matches(root: str, pattern: str) -> list[str]:
     return sorted("/" + os.path.relpath(hit, root) for hit in hits)
 
 
-def _found(rows: Sequence[Platform], root: str, patterns: Callable[[Platform], Sequence[str]]) -> dict[str, tuple[str, ...]]:
+def _found(
+    rows: Sequence[Platform], root: str, patterns: Callable[[Platform], Sequence[str]]
+) -> dict[str, tuple[str, ...]]:
     hits = {row.name: tuple(hit for p in patterns(row) for hit in _matches(root, p)) for row in rows}
     return {name: found for name, found in hits.items() if found}
 
@@ -135,7 +139,9 @@ def _promised(rows: Sequence[Platform]) -> dict[str, tuple[str, ...]]:
 
 
 def _hints(rows: Sequence[Platform], root: str, environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    programs = {row.name: tuple(filter(None, (shutil.which(t, path=environ.get("PATH")) for t in row.toolkits))) for row in rows}
+    programs = {
+        row.name: tuple(filter(None, (shutil.which(t, path=environ.get("PATH")) for t in row.toolkits))) for row in rows
+    }
     files = _found(rows, root, lambda row: row.hints)
     return {row.name: found for row in rows if (found := (*programs[row.name], *files.get(row.name, ())))}
 

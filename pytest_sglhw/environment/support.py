@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pytest_sglhw.environment.records import CapabilityState, Device
-from pytest_sglhw.registry.capabilities import Capability
 from pytest_sglhw.registry.platforms import normal_arch
+
+if TYPE_CHECKING:
+    from pytest_sglhw.registry.capabilities import Capability
 
 SGLANG_DISTRIBUTIONS = ("sglang", "amd-sglang")
 
@@ -18,7 +21,9 @@ def supported(
     """Say whether ``platform`` with these usable ``devices`` and installed ``packages`` should have the capability."""
     if platform not in row.platforms:
         where = ", ".join(row.platforms) or "no platform"
-        return CapabilityState("unavailable", f"{row.name} is for {where}; this is {platform}", remedy=f"a {where} machine")
+        return CapabilityState(
+            "unavailable", f"{row.name} is for {where}; this is {platform}", remedy=f"a {where} machine"
+        )
     return _too_old(row, platform, packages) or _other_arch(row, platform, devices) or _fine(row, platform)
 
 
@@ -47,7 +52,9 @@ def _other_arch(row: Capability, platform: str, devices: Sequence[Device]) -> Ca
         return None
     here = f"this machine has {', '.join(found)}" if found else "the arch of this machine's devices is not known"
     return CapabilityState(
-        "unavailable", f"{row.name} is for {', '.join(accepted)} on {platform}; {here}", remedy=f"a device of {accepted[0]}"
+        "unavailable",
+        f"{row.name} is for {', '.join(accepted)} on {platform}; {here}",
+        remedy=f"a device of {accepted[0]}",
     )
 
 

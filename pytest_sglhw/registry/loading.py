@@ -48,7 +48,9 @@ def _add_from(entry_point: EntryPoint, registry: Registry) -> None:
     except RegistryError:
         raise
     except Exception as error:  # foreign code: whatever it raises is said with its owner's name
-        raise RegistryError(f"{registry.origin} ({entry_point.value}) failed: {type(error).__name__}: {error}") from error
+        raise RegistryError(
+            f"{registry.origin} ({entry_point.value}) failed: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _add_from_hooks(config: pytest.Config, registry: Registry) -> None:

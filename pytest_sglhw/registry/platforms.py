@@ -1,4 +1,4 @@
-"""Kinds of accelerator, one row each: how torch names it, what shows it on the machine, what masks it, how archs read."""
+"""Kinds of accelerator, one row each: how torch names it, what shows it on a machine, what masks it, its archs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ArchRule:
-    """How an arch is read off a device: the first rule that matches wins.
+    r"""How an arch is read off a device: the first rule that matches wins.
 
     ``source`` is ``"capability"`` (``major.minor``), ``"name"``, or an attribute of the device's properties;
     ``pattern`` is searched in its text, ``arch`` is the expansion of the match (``r"sm\\1\\2"``).
@@ -163,7 +163,7 @@ BUILTIN_PLATFORMS: tuple[Mapping[str, Any], ...] = (
         "device_type": "hpu",
         "api": "hpu",
         "dispatch_keys": ("HPU", "PrivateUse1"),
-        "vendor_modules": ("habana_frameworks",),
+        "vendor_modules": ("habana_frameworks.torch",),
         "nodes": ("/dev/hl[0-9]*", "/sys/class/accel/accel[0-9]*/device/armcp_kernel_ver"),
         "hints": ("/usr/lib/habanalabs",),
         "toolkits": ("hl-smi",),

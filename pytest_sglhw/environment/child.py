@@ -1,0 +1,272 @@
+"""The process that may hang or die: it imports what is asked for and answers one stage at a time.
+
+Stands alone: it is run as a file and imports nothing of this package, so that nothing of ours stands between a stage
+and its answer. Requests are JSON lines on the standard input it was started with; answers are JSON lines, each with the
+nonce of this probe, appended to a file of their own, so that output of the code under test can't be taken for one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import importlib
+import json
+import os
+import re
+import signal
+import sys
+import warnings
+from typing import Any
+
+_SEEN = 400
+_ALLOCATORS = ("zeros", "empty", "ones")
+
+
+def main(job: dict[str, Any]) -> None:
+    """Serve requests until the input ends, then leave without running anybody's exit handlers."""
+    requests = _private_input()
+    sys.path[:], sys.argv[1:] = job["path"], []
+    for name in job["poisoned"]:  # what hung or died once is not imported again, by anybody
+        sys.modules[name] = None  # type: ignore[assignment]
+    _limit(job["seconds"])
+    pid = os.getpid()
+    while line := requests.readline():
+        request = json.loads(line)
+        _answer(job, {"id": request["id"], "event": "start"})
+        # Cut short of the deadline, so that the last lines of the output say where it hangs.
+        faulthandler.dump_traceback_later(request["deadline"] * 0.8)
+        result = _run(request)
+        faulthandler.cancel_dump_traceback_later()
+        if os.getpid() != pid:  # a copy of this process that the code under test forked off
+            os._exit(0)
+        _answer(job, {"id": request["id"], "event": "end", **result})
+    os._exit(0)
+
+
+def _private_input() -> Any:
+    """Take the requests away from descriptor 0, where the code under test might read them."""
+    requests = os.fdopen(os.dup(0), "rb")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return requests
+
+
+def _limit(seconds: float) -> None:
+    """Leave no core file, say where it crashed, and die at the cap even if nobody is left to kill this process."""
+    faulthandler.enable()
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if hasattr(signal, "alarm"):
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(int(seconds) + 5)
+
+
+def _answer(job: dict[str, Any], event: dict[str, Any]) -> None:
+    line = json.dumps({"nonce": job["nonce"], **event}) + "\n"
+    descriptor = os.open(job["answers"], os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _run(request: dict[str, Any]) -> dict[str, Any]:
+    """Run one stage; whatever it raises, ``SystemExit`` included, is its answer."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        try:
+            result = {"value": STAGES[request["do"]](**request["with"])}
+        except BaseException as error:  # noqa: BLE001 (the state of the stage is recorded from it)
+            result = {"error": _told(error), "missing": _missing_libraries(error)}
+    with contextlib.suppress(Exception):
+        result["warnings"] = [str(w.message)[:_SEEN] for w in seen[:4]]
+    return result
+
+
+def _told(error: BaseException) -> str:
+    """Class and message of an error on one line, however hostile its ``__str__``."""
+    try:
+        text = " ".join(str(error).split())
+    except BaseException as other:  # noqa: BLE001
+        text = f"(its message raised {type(other).__name__})"
+    shown = text if len(text) <= 2 * _SEEN else f"{text[:_SEEN]} ... {text[-_SEEN:]}"
+    return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
+
+
+def _missing_libraries(error: BaseException | None) -> list[str]:
+    """Name the shared libraries that an error, or what it came from, could not open."""
+    found: dict[str, None] = {}
+    with contextlib.suppress(Exception):
+        while error is not None and len(found) < 8:
+            found |= dict.fromkeys(re.findall(r"([\w.+-]+\.so[\w.]*): cannot open shared object file", str(error)))
+            error = error.__cause__ or error.__context__
+    return list(found)
+
+
+def _attempt(function: Any, *arguments: Any) -> Any:
+    """Return the value, or ``{"error": ...}`` for one question among several of a stage."""
+    try:
+        return function(*arguments)
+    except BaseException as error:  # noqa: BLE001
+        return {"error": _told(error)}
+
+
+def _attribute(root: Any, dotted: str) -> Any:
+    for name in dotted.split("."):
+        root = getattr(root, name, None)
+    return root
+
+
+def torch_stage() -> dict[str, Any]:
+    """Import torch and read what its build says."""
+    import torch
+
+    version = getattr(torch, "version", None)
+    strings = (
+        {k: str(v) for k, v in vars(version).items() if isinstance(v, str) and not k.startswith("_")} if version else {}
+    )
+    return {
+        "version": str(getattr(torch, "__version__", "")),
+        "path": str(getattr(torch, "__file__", "")),
+        "strings": strings,
+    }
+
+
+def import_stage(module: str) -> dict[str, Any]:
+    """Import a module; give its file, version and public names."""
+    loaded = importlib.import_module(module)
+    names = [n for n in dir(loaded) if not n.startswith("_")]
+    version = getattr(sys.modules.get(module.partition(".")[0]), "__version__", None)
+    return {
+        "file": _text_or_none(getattr(loaded, "__file__", None)),
+        "version": _text_or_none(version),
+        "names": names[:2000],
+        "mocked": type(loaded).__module__.startswith("unittest.mock") or _mocked(loaded),
+    }
+
+
+def _text_or_none(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _mocked(module: Any) -> bool:
+    """Say whether a module answers for a name that nobody can have defined, or names a mock as its file."""
+    invented = getattr(module, "sglhw_no_such_name", None)
+    return invented is not None or type(getattr(module, "__file__", None)).__module__.startswith("unittest.mock")
+
+
+def devices_stage(api: str, archs: list[list[str]]) -> dict[str, Any]:
+    """Enumerate the devices of one namespace of torch."""
+    import torch
+
+    namespace = _attribute(torch, api)
+    if namespace is None:
+        return {"present": False}
+    available = getattr(namespace, "is_available", None) or _attribute(torch, f"backends.{api}.is_available")
+    answer: dict[str, Any] = {"present": True, "available": _attempt(available) if available else None}
+    count = _attempt(namespace.device_count) if hasattr(namespace, "device_count") else None
+    answer["count"] = count if count is None or isinstance(count, (int, dict)) else int(count)
+    number = answer["count"] if isinstance(answer["count"], int) else int(answer["available"] is True)
+    answer["devices"] = [_device(namespace, index, archs) for index in range(min(number, 1024))]
+    return answer
+
+
+def _device(namespace: Any, index: int, archs: list[list[str]]) -> dict[str, Any]:
+    """Describe one device from whatever this namespace offers."""
+    ask = {name: getattr(namespace, f"get_device_{name}", None) for name in ("properties", "name", "capability")}
+    found = {name: _attempt(function, index) if function else None for name, function in ask.items()}
+    properties = None if isinstance(found["properties"], dict) else found["properties"]
+    name = found["name"] if isinstance(found["name"], str) else getattr(properties, "name", "")
+    capability = found["capability"]
+    if not isinstance(capability, (tuple, list)):
+        capability = (getattr(properties, "major", None), getattr(properties, "minor", None))
+    sources = {"name": name, "capability": ".".join(str(part) for part in capability)}
+    memory, uuid = getattr(properties, "total_memory", None), getattr(properties, "uuid", None)
+    errors = [value["error"] for value in found.values() if isinstance(value, dict)]
+    return {
+        "name": str(name),
+        "arch": _arch(sources, properties, archs),
+        "memory": memory if isinstance(memory, int) else None,
+        "uuid": None if uuid is None else str(uuid),
+        "error": errors[0] if errors else None,
+    }
+
+
+def _arch(sources: dict[str, str], properties: Any, archs: list[list[str]]) -> str | None:
+    for source, pattern, arch in archs:
+        match = re.search(pattern, str(sources.get(source) or getattr(properties, source, "")))
+        if match:
+            return match.expand(arch).lower()
+    return None
+
+
+def allocate_stage(device: str) -> str:
+    """Put a few bytes on a device and read them back."""
+    import torch
+
+    make = next((getattr(torch, name) for name in _ALLOCATORS if hasattr(torch, name)), None)
+    if make is None:
+        return "not asked: this torch can't allocate"
+    tensor = make(16, device=device)
+    if hasattr(tensor, "cpu"):
+        tensor.cpu()
+    return "allocated"
+
+
+def driver_stage() -> str | None:
+    """Ask CUDA's or HIP's runtime which version of the API the driver offers."""
+    import torch
+
+    ask = _attribute(torch, "_C._cuda_getDriverVersion")
+    version = _attempt(ask) if callable(ask) else None
+    return f"{version // 1000}.{version % 1000 // 10}" if isinstance(version, int) and version > 0 else None
+
+
+def ops_stage(ops: list[str], keys: list[str]) -> dict[str, Any]:
+    """Say for each operator under which of ``keys`` it has a native kernel, ``None`` where it is not registered."""
+    import torch
+
+    has_kernel = _attribute(torch, "_C._dispatch_has_kernel_for_dispatch_key")
+    return {op: _keys_of(has_kernel, op, keys) for op in ops} if callable(has_kernel) else dict.fromkeys(ops)
+
+
+def _keys_of(has_kernel: Any, op: str, keys: list[str]) -> list[str] | None:
+    try:
+        return [key for key in keys if has_kernel(op, key)]
+    except RuntimeError:  # the operator does not exist
+        return None
+
+
+def check_stage(function: str) -> bool:
+    """Call ``module:function``; only a plain ``False`` says that the capability is not there."""
+    module, _, name = function.partition(":")
+    return _attribute(importlib.import_module(module), name)() is not False
+
+
+def sglang_stage() -> dict[str, Any]:
+    """Ask SGLang itself what it takes this machine for."""
+    from sglang.srt import utils
+
+    names = ("is_cuda", "is_hip", "is_xpu", "is_npu", "is_musa", "is_mps", "is_hpu", "is_cpu", "is_sail", "get_device")
+    answers = {name: _attempt(getattr(utils, name)) for name in names if callable(getattr(utils, name, None))}
+    return {
+        name: value if isinstance(value, (bool, str, dict)) else repr(value)[:_SEEN] for name, value in answers.items()
+    }
+
+
+STAGES: dict[str, Any] = {
+    "torch": torch_stage,
+    "import": import_stage,
+    "devices": devices_stage,
+    "allocate": allocate_stage,
+    "driver": driver_stage,
+    "ops": ops_stage,
+    "check": check_stage,
+    "sglang": sglang_stage,
+}
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

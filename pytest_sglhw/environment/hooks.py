@@ -1,0 +1,85 @@
+"""Hooks of the environment part: header, fixtures, names for ``skipif`` strings, the hand-over to workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_sglhw.environment.detection import DETECTION, HANDED_OVER, Detection
+
+if TYPE_CHECKING:
+    from pytest_sglhw.environment.records import Environment
+    from pytest_sglhw.settings import Settings
+
+
+def register(config: pytest.Config, settings: Settings) -> None:
+    """Register this part."""
+    config.stash[DETECTION] = Detection(config, settings)
+    config.pluginmanager.register(EnvironmentPart(config, settings), "sglhw-environment")
+
+
+class EnvironmentPart:
+    """What the run shows and offers of its machine."""
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self._config = config
+        self._settings = settings
+        self._told = False
+
+    def pytest_report_header(self) -> str:
+        """Show what is known without a probe."""
+        from pytest_sglhw.environment.header import header
+
+        return header(self._config.stash[DETECTION], self._settings)
+
+    def pytest_markeval_namespace(self) -> dict[str, Any]:
+        """Let ``skipif("is_rocm")`` and ``skipif("not sglhw.is_cuda")`` be written as strings."""
+        import pytest_sglhw
+        from pytest_sglhw.environment.predicates import PREDICATES
+
+        self._tell_predicates()
+        return {**PREDICATES, "sglhw": pytest_sglhw}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Let the predicates ask this run's machine."""
+        self._tell_predicates()
+
+    def _tell_predicates(self) -> None:
+        from pytest_sglhw.environment.predicates import enter_run, leave_run
+
+        if not self._told:
+            self._told = True
+            detection = self._config.stash[DETECTION]
+            enter_run(detection)
+            self._config.add_cleanup(lambda: leave_run(detection))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Let the workers that run this interpreter on this machine share one probe."""
+        spec = node.gateway.spec
+        if spec.popen and not spec.python:
+            node.workerinput[HANDED_OVER] = self._config.stash[DETECTION].hand_over()
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Say at the end once more that the machine was a fake."""
+        if self._settings.fake:
+            terminalreporter.write_line(f"sglhw: the machine of this run was a fake: {self._settings.fake}", yellow=True)
+
+    @pytest.fixture(scope="session")
+    def sglhw_environment(self) -> Environment:
+        """The record of this run's machine (:class:`pytest_sglhw.Environment`), every capability looked at."""
+        return self._config.stash[DETECTION].environment()
+
+    @pytest.fixture(scope="session")
+    def sglhw_device(self) -> str:
+        """torch's device string of the first usable device, ``cpu`` on a machine without an accelerator."""
+        environment = self._config.stash[DETECTION].environment(())
+        if environment.platform == "cpu":
+            return "cpu"
+        if environment.usable_devices:
+            return f"{environment.device_type}:{environment.usable_devices[0].index}"
+        seen = "; ".join(dict.fromkeys(d.reason for d in environment.devices)) or environment.reason
+        complain = pytest.fail if self._settings.lane else pytest.skip
+        complain(f"no usable device on platform {environment.platform}: {seen}")

@@ -1,0 +1,77 @@
+"""Questions about the platform that answer alike with and without a call: ``if is_rocm`` and ``if is_rocm()``.
+
+A bare function would be true whatever the machine, and nobody would notice.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from typing import TYPE_CHECKING
+
+from pytest_sglhw.errors import PytestSglhwWarning
+
+if TYPE_CHECKING:
+    from pytest_sglhw.environment.detection import Detection
+    from pytest_sglhw.environment.records import Environment
+
+_current: list[Detection] = []
+
+
+def enter_run(detection: Detection) -> None:
+    """Let the predicates ask the detection of a pytest run, the innermost of this process."""
+    _current.append(detection)
+
+
+def leave_run(detection: Detection) -> None:
+    """Forget the detection of a run that ends."""
+    _current.remove(detection)
+
+
+def _environment() -> Environment:
+    return _current[-1].environment(()) if _current else _outside_pytest()
+
+
+@cache
+def _outside_pytest() -> Environment:
+    from pytest_sglhw.environment.probe import probe_environment
+
+    return probe_environment(())
+
+
+class Predicate:
+    """Whether the platform is one of some; asks the machine when it is first used, not when it is imported."""
+
+    __slots__ = ("_accept", "_name")
+
+    def __init__(self, name: str, *accept: str) -> None:
+        self._name = name
+        self._accept = accept
+
+    def __bool__(self) -> bool:
+        environment = _environment()
+        platform = environment.platform
+        if platform == "unknown":
+            text = f"{self._name} answers False: the platform is unknown ({environment.reason})"
+            warnings.warn(text, PytestSglhwWarning, stacklevel=2)
+            return False
+        return platform in self._accept if self._accept else platform != "cpu"
+
+    def __call__(self) -> bool:
+        return bool(self)
+
+    def __repr__(self) -> str:
+        return f"<{self._name}: ask it with or without ()>"
+
+
+is_cpu = Predicate("is_cpu", "cpu")
+is_cuda = Predicate("is_cuda", "cuda")
+is_gpu = Predicate("is_gpu")
+is_hpu = Predicate("is_hpu", "hpu")
+is_mps = Predicate("is_mps", "mps")
+is_musa = Predicate("is_musa", "musa")
+is_npu = Predicate("is_npu", "npu")
+is_rocm = Predicate("is_rocm", "rocm")
+is_xpu = Predicate("is_xpu", "xpu")
+
+PREDICATES = {p._name: p for p in (is_cpu, is_cuda, is_gpu, is_hpu, is_mps, is_musa, is_npu, is_rocm, is_xpu)}
