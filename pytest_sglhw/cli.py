@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -31,7 +32,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if rest and not getattr(module, "PASSES_ARGUMENTS_ON", False):
         parser.error(f"unrecognized arguments: {' '.join(rest)} (see: sglhw {args.command} --help)")
     args.rest = rest
-    return int(module.run(args))
+    try:
+        return int(module.run(args))
+    except BrokenPipeError:  # whoever reads has seen enough (sglhw doctor | head)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def _parser(wanted: str | None) -> argparse.ArgumentParser:

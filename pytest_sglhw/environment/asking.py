@@ -133,7 +133,7 @@ class _Child:
         self._folder = tempfile.mkdtemp(prefix="sglhw-probe-")
         self._answers = Path(self._folder, "answers")
         self._answers.touch()
-        self._reader = self._answers.open("rb")  # noqa: SIM115 (closed in end)
+        self._reader = self._answers.open("rb")
         self._output = Path(self._folder, "output").open("a+b")  # noqa: SIM115
         job = {
             "nonce": self._nonce,

@@ -65,7 +65,9 @@ class EnvironmentPart:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say at the end once more that the machine was a fake."""
         if self._settings.fake:
-            terminalreporter.write_line(f"sglhw: the machine of this run was a fake: {self._settings.fake}", yellow=True)
+            terminalreporter.write_line(
+                f"sglhw: the machine of this run was a fake: {self._settings.fake}", yellow=True
+            )
 
     @pytest.fixture(scope="session")
     def sglhw_environment(self) -> Environment:
@@ -74,12 +76,12 @@ class EnvironmentPart:
 
     @pytest.fixture(scope="session")
     def sglhw_device(self) -> str:
-        """torch's device string of the first usable device, ``cpu`` on a machine without an accelerator."""
+        """Torch's device string of the first usable device, ``cpu`` on a machine without an accelerator."""
         environment = self._config.stash[DETECTION].environment(())
         if environment.platform == "cpu":
             return "cpu"
         if environment.usable_devices:
             return f"{environment.device_type}:{environment.usable_devices[0].index}"
         seen = "; ".join(dict.fromkeys(d.reason for d in environment.devices)) or environment.reason
-        complain = pytest.fail if self._settings.lane else pytest.skip
-        complain(f"no usable device on platform {environment.platform}: {seen}")
+        text = f"no usable device on platform {environment.platform}: {seen}"
+        raise pytest.fail.Exception(text, pytrace=False) if self._settings.lane else pytest.skip.Exception(text)

@@ -24,7 +24,7 @@ from pytest_sglhw.environment.families import (
 from pytest_sglhw.environment.ladder import Climber
 from pytest_sglhw.environment.packages import normal_name
 from pytest_sglhw.environment.records import Device, Environment, ProbeOutcome
-from pytest_sglhw.environment.static import StaticFacts, gather
+from pytest_sglhw.environment.static import StaticFacts, gather, platform_strings
 
 if TYPE_CHECKING:
     from pytest_sglhw.registry import Registry
@@ -110,7 +110,7 @@ class Probe:
             for m in self._static.vendors
         }
         imported = [module for module, answer in vendors.items() if answer.ok]
-        families = ask_families(self._rows, torch["strings"], imported, self._asker)
+        families = ask_families(self._rows, platform_strings(torch["strings"]), imported, self._asker)
         choice = choose(families, self._static, torch["version"])
         devices: tuple[Device, ...] = ()
         if choice.family is not None:
@@ -217,8 +217,7 @@ def _went(answer: Answer) -> str:
 def _strings(asked: _Asked, static: StaticFacts) -> Mapping[str, str]:
     """The version strings that are set: as imported where torch was imported, else as its files say."""
     if asked.torch is not None:
-        strings: Mapping[str, str] = asked.torch["strings"]
-        return strings
+        return platform_strings(asked.torch["strings"])
     return static.torch.strings if static.torch else {}
 
 

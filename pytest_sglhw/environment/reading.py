@@ -174,4 +174,5 @@ _READERS: dict[str, Callable[[_Reader, str, Any], Any]] = {
     "probe": lambda reader, key, value: reader.record(ProbeOutcome, key, value),
     "disagreements": _Reader.texts,
     "fake": _Reader.optional_text,
+    "withheld": _Reader.whole,
 }

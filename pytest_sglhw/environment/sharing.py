@@ -54,12 +54,18 @@ def _wait_for(descriptor: int) -> None:
     """Lock an open file; closing it unlocks."""
     try:
         import fcntl
-    except ImportError:  # Windows: waits ten seconds a turn
-        import msvcrt
+    except ImportError:  # Windows
+        _wait_on_windows(descriptor)
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
 
-        while True:
-            try:
-                return msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,no-any-return]
-            except OSError:
-                continue
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+def _wait_on_windows(descriptor: int) -> None:
+    import msvcrt
+
+    while True:
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined]
+        except OSError:  # ten seconds have passed
+            continue
+        return

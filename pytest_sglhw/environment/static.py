@@ -95,10 +95,15 @@ def read_torch_build() -> TorchBuild | None:
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return TorchBuild(path, readable=False)
     version = values.pop("__version__", None)
-    strings = {name: text for name, text in values.items() if text and name not in _NOT_PLATFORMS}
+    strings = platform_strings(values)
     readable = "cuda" in values and version is not None
     cpu_only = readable and not strings and ("+cpu" in str(version) or _libraries_are_cpu(folder))
     return TorchBuild(path, version, strings, readable, cpu_only)
+
+
+def platform_strings(values: Mapping[str, str | None]) -> dict[str, str]:
+    """Return those of the constants of ``torch.version`` that say what torch was built for."""
+    return {name: text for name, text in values.items() if text and name not in _NOT_PLATFORMS}
 
 
 _NOT_PLATFORMS = frozenset({"debug", "git_version", "rocm"})
