@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,8 @@ from pytest_sglhw.gates.policy import LANE_POLICY
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+_LEFT = re.compile(r"import_or_skip\('[\w.]+', '(\w+)'\): \1 is (\w+): ")
 
 
 def import_or_skip(module: str, capability: str) -> ModuleType:
@@ -47,11 +50,20 @@ def import_or_skip(module: str, capability: str) -> ModuleType:
 
 def _leave(config: pytest.Config, module: str, capability: str, found: CapabilityState) -> None:
     policy = config.stash.get(LANE_POLICY, None)
-    prefix = "capability" if found.state == "unavailable" else found.state
-    code = f"{prefix}:{capability}"
+    code = _code(found.state, capability)
     text = f"import_or_skip({module!r}, {capability!r}): {capability} is {found.state}: {found.reason}"
     if policy and policy.promises(capability):
         pytest.fail(f"{text} (lane {policy.name} promises it)", pytrace=False)
     if policy and found.state != "unavailable" and not policy.allows(f"requires_{capability}", code):
         pytest.fail(f"{text} (lane {policy.name} does not allow {code})", pytrace=False)
     pytest.skip(text, allow_module_level=True)
+
+
+def _code(state: str, capability: str) -> str:
+    return f"{'capability' if state == 'unavailable' else state}:{capability}"
+
+
+def left_by(reason: str) -> tuple[str, str] | None:
+    """Give mark and reason code where ``reason`` is that of a file which :func:`import_or_skip` skipped."""
+    left = _LEFT.match(reason)
+    return left and (f"requires_{left[1]}", _code(left[2], left[1]))

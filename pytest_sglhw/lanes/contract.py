@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_sglhw.gates.module_gate import left_by
 from pytest_sglhw.report.findings import minima
 
 if TYPE_CHECKING:
@@ -136,9 +137,11 @@ class Results:
         return len(self._tests)
 
     def contradictions(self) -> list[str]:
-        """Name the tests that skipped for a reason of ours that the lane does not allow."""
-        skips = [result for result in self._ours() if not self._allowed(result)]
-        return [f"{result.nodeid} [{result.facts['reason_code']}]: {result.reason}" for result in skips]
+        """Name the tests and files that were skipped for a reason of ours that the lane does not allow."""
+        skips: list[tuple[TestResult | FileResult, str, str]]
+        skips = [(result, result.facts.get("mark", ""), result.facts["reason_code"]) for result in self._ours()]
+        skips += [(file, *left) for file in self._files if file.outcome == "skipped" and (left := left_by(file.reason))]
+        return [f"{it.nodeid} [{code}]: {it.reason}" for it, mark, code in skips if not self._policy.allows(mark, code)]
 
     def findings(self) -> list[Finding]:
         """Compare promise and results: the breaches first, then what a maintainer should see."""
@@ -153,9 +156,6 @@ class Results:
 
     def _of_others(self) -> list[TestResult]:
         return [result for result in self._skips() if not result.facts.get("reason_code")]
-
-    def _allowed(self, result: TestResult) -> bool:
-        return self._policy.allows(result.facts.get("mark", ""), result.facts["reason_code"])
 
     def _minima(self) -> Iterator[Finding]:
         counted = list(minima(self._lane.to_json(), self.executed))

@@ -195,6 +195,22 @@ def test_files_that_gave_no_test_are_counted_and_named() -> None:
     assert found.lines == ("a.py (failed): ImportError: libcuda.so.1", "b.py (skipped): no reason given")
 
 
+@pytest.mark.parametrize(
+    ("capability", "state", "breach"),
+    [("kv4", "unavailable", True), ("hisparse", "unavailable", False), ("hisparse", "broken", True)],
+)
+def test_a_file_that_we_skipped_is_a_skip_of_ours(capability: str, state: str, breach: bool) -> None:
+    """What ``import_or_skip`` left out contradicts the promise as a test would."""
+    results = Results(LANE, LanePolicy("cuda", frozenset({"capability:hisparse"})), None)
+    for test in ENOUGH:
+        results.add_test(test)
+    reason = f"import_or_skip('a.b', '{capability}'): {capability} is {state}: not here"
+    results.add_file(FileResult("a.py", "skipped", reason))
+
+    code = f"{'capability' if state == 'unavailable' else state}:{capability}"
+    assert results.contradictions() == ([f"a.py [{code}]: {reason}"] if breach else [])
+
+
 def test_a_long_list_says_how_much_it_leaves_out() -> None:
     """A list is cut with a count, never in silence."""
     assert named(["a", "b", "c"], 2) == ("a", "b", "... and 1 more")

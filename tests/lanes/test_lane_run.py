@@ -167,6 +167,17 @@ def test_skips_of_others_and_files_without_tests_are_shown(suite: pytest.Pyteste
     assert "  1 x not today: test_later.py::test_later" in lines
 
 
+def test_a_file_that_import_or_skip_left_fails_the_run(suite: pytest.Pytester) -> None:
+    """Unless the lane allows it: a whole file of tests for kernels that are not here is not nothing."""
+    text = "import pytest_sglhw\npytest_sglhw.import_or_skip('sgl_kernel.kvcacheio', 'kvcacheio')\ndef test_k(): pass"
+    suite.makepyfile(test_file=text)
+
+    result = run(suite, "--sglhw-lane", "cpu")
+
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["  test_file.py [[]capability:kvcacheio[]]: import_or_skip(*"])
+
+
 def test_a_failing_run_keeps_its_status(suite: pytest.Pytester) -> None:
     """A run that was interrupted by collection errors is not called a test failure."""
     suite.makepyfile(test_bad="import no_such_module_anywhere")
