@@ -24,4 +24,5 @@ def fail(report: Any, text: str) -> None:
 
 def attach(report: Any, facts: Mapping[str, Any]) -> None:
     """Hang facts about a test on its report: a plain attribute survives the trip from an xdist worker."""
-    report.sglhw = {**getattr(report, "sglhw", {}), **facts}
+    before = getattr(report, "sglhw", None)
+    report.sglhw = {**before, **facts} if before else facts  # one dict for all tests of a verdict: pytest keeps reports

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_sglhw.gates.requirement import Documented, Need, Requirement, describe
@@ -44,7 +43,7 @@ class Verdict(NamedTuple):
     settled: bool = True
     loud: bool = False
     expected: tuple[Documented, ...] = ()
-    facts: Mapping[str, Any] = MappingProxyType({})
+    facts: Mapping[str, Any] = {}  # read only, as every default here
 
 
 def decide(requirement: Requirement, environment: Environment, policy: LanePolicy | None = None) -> Verdict:

@@ -8,7 +8,7 @@ from pytest_sglhw.errors import MarkError
 from pytest_sglhw.gates.known_gap import read_gap
 from pytest_sglhw.gates.marks import MarkReader
 from pytest_sglhw.gates.names import CAPABILITIES
-from pytest_sglhw.gates.reading import check_isolated
+from pytest_sglhw.gates.reading import read_isolated
 from pytest_sglhw.registry.loading import built_in
 
 READER = MarkReader(built_in())
@@ -113,8 +113,10 @@ def test_a_wrong_known_gap_is_told_what_is_valid(wrong, text):
 def test_isolated_device_takes_nothing():
     """The mark has no arguments."""
     with pytest.raises(MarkError) as caught:
-        check_isolated(mark.isolated_device(timeout=3).mark)
-    assert str(caught.value) == "isolated_device takes no arguments, timeout=3 given. Write: @isolated_device"
+        read_isolated(mark.isolated_device(timeout=3).mark)
+    assert (
+        str(caught.value) == "isolated_device(timeout=3): isolated_device takes no arguments. Write: @isolated_device"
+    )
 
 
 def yours(name):

@@ -99,8 +99,7 @@ def test_reports_carry_the_facts(run):
         ]
         text = "\n".join(found)
         assert (
-            "test_a setup [('mark', 'cuda_only'), ('marks', ['cuda_only']), ('platform', 'rocm'), ('reason', 'cuda_only: the"
-            in text
+            "test_a setup [('mark', 'cuda_only'), ('marks', ['cuda_only']), ('platform', 'rocm'), ('reason', " in text
         )
         assert "('reason_code', 'platform'), ('remedy', 'a machine with cuda'), ('requirement', 'cuda_only')" in text
         assert "test_b setup [('marks', ['rocm_only']), ('platform', 'rocm'), ('requirement', 'rocm_only')" in text
