@@ -67,14 +67,20 @@ def _copy_all_layer(launch: Callable[..., Any]) -> Callable[..., Any]:
 
 def _move_kv_cache(pool_class: type) -> Callable[..., Any]:
     def move_kv_cache(
-        k_buffers: list[torch.Tensor], v_buffers: list[torch.Tensor], tgt_loc: torch.Tensor, src_loc: torch.Tensor
+        k_buffers: list[torch.Tensor],
+        v_buffers: list[torch.Tensor],
+        tgt_loc: torch.Tensor,
+        src_loc: torch.Tensor,
+        k_scales: list[torch.Tensor] | None = None,
+        v_scales: list[torch.Tensor] | None = None,
     ) -> None:
         """Run the pool's own ``move_kv_cache`` over buffers that the caller made (its constructor would allocate)."""
         pool: Any = object.__new__(pool_class)
         vars(pool).update(
             k_buffer=k_buffers,
             v_buffer=v_buffers,
-            k_scale_buffer=None,
+            k_scale_buffer=k_scales,
+            v_scale_buffer=v_scales,
             native_k_scale_buffer=None,
             layer_num=len(k_buffers),
             device=str(k_buffers[0].device),
