@@ -80,6 +80,16 @@ GAPS: tuple[Gap, ...] = (
     ),
     Gap(
         "sglang_triton",
+        "set_kv_buffer_scaled",
+        "scaled",
+        "source",
+        "the caller's K and V are divided by the scales in place before they are converted, so rows that are used "
+        "or stored again afterwards are other rows",
+        f"{_POOL}MHATokenToKVPool.set_kv_buffer",
+        "one row, a scale of 2, a float8_e4m3fn pool",
+    ),
+    Gap(
+        "sglang_triton",
         "set_mla_kv_buffer",
         "nope_only_slot_0",
         "untouched",

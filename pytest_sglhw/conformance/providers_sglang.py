@@ -119,6 +119,44 @@ def _set_kv_buffer(store: Callable[..., Any]) -> Callable[..., Any]:
     return set_kv_buffer
 
 
+def _set_kv_buffer_scaled(pool_class: type) -> Callable[..., Any]:
+    def set_kv_buffer_scaled(
+        k: torch.Tensor,
+        v: torch.Tensor,
+        indices: torch.Tensor,
+        k_scale: float | None,
+        v_scale: float | None,
+        slots: int,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Run ``set_kv_buffer`` of a float8_e4m3fn pool of one layer; return its caches."""
+        import torch
+
+        pool: Any = object.__new__(pool_class)
+        caches = [torch.zeros((slots, *rows.shape[1:]), dtype=torch.uint8, device=rows.device) for rows in (k, v)]
+        unquantized = importlib.import_module("sglang.srt.layers.quantization.fp4_kv_cache_quant_method")
+        vars(pool).update(
+            k_buffer=caches[:1],
+            v_buffer=caches[1:],
+            dtype=torch.float8_e4m3fn,
+            store_dtype=torch.uint8,
+            quant_method=unquantized.UnquantizedKVCacheMethod(),
+            requires_physical_write_loc=False,
+            start_layer=0,
+            size=slots,
+            page_size=0,
+            use_hnd=False,
+            kv_cache_layout="nhd",
+            row_dim=k.shape[1:].numel(),
+            v_row_dim=v.shape[1:].numel(),
+            device_module=torch.get_device_module(k.device),
+            alt_stream=None,
+        )
+        pool.set_kv_buffer(None, indices, k, v, k_scale, v_scale, layer_id_override=0)
+        return caches[0], caches[1]
+
+    return set_kv_buffer_scaled
+
+
 def _uncompiled(name: str) -> Callable[[Any], Callable[..., Any]]:
     """Take a static method without its ``torch.compile``: what is checked is the arithmetic as written."""
 
@@ -154,6 +192,7 @@ triton = Provider(
         "store_nvfp4_kv_cache": Source(_NVFP4, "store_nvfp4_kv_cache"),
         "move_nvfp4_native_scales": Source(_NVFP4, "move_nvfp4_native_scales"),
         "set_kv_buffer": Source(_POOL, "_set_kv_buffer_impl", _set_kv_buffer),
+        "set_kv_buffer_scaled": Source(_POOL, "MHATokenToKVPool", _set_kv_buffer_scaled),
         "set_mla_kv_buffer": Source(f"{_OPS}.mla_buffer", "set_mla_kv_buffer_triton"),
         "reshape_and_cache_flash": Source(f"{_OPS}.cache_ops", "launch_reshape_and_cache_flash"),
         "copy_mla_rows_into_pack": Source(f"{_OPS}.pd_dcp_gather", "copy_mla_rows_into_pack"),

@@ -49,6 +49,15 @@ def test_set_kv_buffer_writes_slot_0_on_a_cpu():
     assert cache[0].eq(1).all()
 
 
+def test_set_kv_buffer_divides_the_callers_rows():
+    """With a scale of 2, a row of twos is a row of ones afterwards."""
+    k, v = torch.full((1, 1, 8), 2.0), torch.full((1, 1, 8), 4.0)
+    k_cache, _ = triton.set_kv_buffer_scaled(k, v, torch.tensor([3]), 2.0, 2.0, 5)
+    assert k_cache[3].view(torch.float8_e4m3fn).float().eq(1).all()
+    assert k.eq(1).all()
+    assert v.eq(2).all()
+
+
 @pytest.mark.parametrize(("rope", "written"), [(torch.ones(1, 1, 8), False), (None, True)])
 def test_set_mla_kv_buffer_writes_slot_0_without_rope(rope, written):
     """With a rope part the reserved slot is left alone, without one it is written."""

@@ -58,6 +58,15 @@ def set_kv_buffer(k, v, k_cache, v_cache, indices):
 store_cache = set_kv_buffer
 
 
+def set_kv_buffer_scaled(k, v, indices, k_scale, v_scale, slots):
+    caches = []
+    for rows, scale in ((k, k_scale), (v, v_scale)):
+        cache = torch.zeros((slots, *rows.shape[1:]), dtype=torch.float8_e4m3fn)
+        _store([(cache, (rows / (scale or 1.0)).to(torch.float8_e4m3fn))], indices)
+        caches.append(cache.view(torch.uint8))
+    return tuple(caches)
+
+
 def set_mla_kv_buffer(kv_buffer, loc, nope, rope):
     rows = nope if rope is None else torch.cat((nope.view(torch.uint8), rope.view(torch.uint8)), dim=-1)
     _store([(kv_buffer, rows)], loc)

@@ -22,13 +22,14 @@ from pytest_sglhw.conformance.families import (
     slot_mapping,
     slot_moves,
     store,
+    store_scaled,
     swap_in,
     transfers,
 )
 from pytest_sglhw.conformance.known_gaps import GAPS
 from pytest_sglhw.conformance.strategies import PinnedDraw
 
-FAMILIES = (slot_moves, store, nvfp4, slot_mapping, swap_in, transfers, pages, kv4, selection)
+FAMILIES = (slot_moves, store, store_scaled, nvfp4, slot_mapping, swap_in, transfers, pages, kv4, selection)
 KERNELS = {kernel.name: kernel for family in FAMILIES for kernel in family.KERNELS}
 
 
