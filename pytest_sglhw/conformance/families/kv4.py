@@ -59,13 +59,15 @@ class Kv4Workload(ValueWorkload):
         raise NotImplementedError
 
     def smaller(self, cell: Cell, case: Blocks) -> Iterator[Blocks]:
-        """See :class:`Workload`: fewer blocks, then zeros for values."""
+        """See :class:`Workload`: fewer blocks, then zeros for halves, quarters and single values of a block."""
         for number in range(0, len(case.blocks) if len(case.blocks) > 2 else 0, 2):
             yield replace(case, blocks=case.blocks[:number] + case.blocks[number + 2 :])
-        for number, block in enumerate(case.blocks):
-            for at in (at for at, value in enumerate(block) if value and str(value) != "-0.0"):
-                simpler = (*block[:at], 0.0, *block[at + 1 :])
-                yield replace(case, blocks=(*case.blocks[:number], simpler, *case.blocks[number + 1 :]))
+        for size in (8, 4, 1):
+            for number, block in enumerate(case.blocks):
+                for start in range(0, e2m1.BLOCK, size):
+                    zeroed = (*block[:start], *[0.0] * size, *block[start + size :])
+                    if repr(zeroed) != repr(block):
+                        yield replace(case, blocks=(*case.blocks[:number], zeroed, *case.blocks[number + 1 :]))
 
 
 class Quantize(Kv4Workload):
