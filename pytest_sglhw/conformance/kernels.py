@@ -10,7 +10,19 @@ if TYPE_CHECKING:
     from pytest_sglhw.conformance.family import Kernel
 
 #: Modules with a table ``KERNELS``, in the order in which tables show them.
-FAMILIES: tuple[str, ...] = ("kvcacheio",)
+FAMILIES: tuple[str, ...] = (
+    "kvcacheio",
+    "slot_moves",
+    "store",
+    "store_scaled",
+    "nvfp4",
+    "kv4",
+    "slot_mapping",
+    "swap_in",
+    "transfers",
+    "pages",
+    "selection",
+)
 
 
 @lru_cache(maxsize=1)
