@@ -25,3 +25,9 @@ def register(config: pytest.Config, settings: Settings) -> None:
 
         lanes.register(config, settings)
     workers.register(config, settings)
+    if any(
+        "pytest_sglhw.conformance" in argument or "pytest_sglhw/conformance" in argument for argument in config.args
+    ):
+        from pytest_sglhw.conformance import hooks as conformance
+
+        conformance.register(config)

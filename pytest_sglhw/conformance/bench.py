@@ -25,6 +25,7 @@ class Bench:
     cell: Cell
     provider: Any
     place: Place
+    provider_name: str = "kernels"
     calls: int = 0
     """Calls of the kernel under test that returned."""
     rejected: dict[str, int] = field(default_factory=dict)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
 
-    from pytest_sglhw.conformance.family import Trial
+    from pytest_sglhw.conformance.bench import Bench
+    from pytest_sglhw.conformance.family import Law, Trial
 
 
 class BrokenLawError(AssertionError):
@@ -50,3 +51,30 @@ def describe(trial: Trial, buffer: str, got: torch.Tensor, want: torch.Tensor) -
 
 def _hex(image: torch.Tensor, at: int, count: int = 8) -> str:
     return bytes(image[at : at + count].tolist()).hex(" ")
+
+
+class CellError(AssertionError):
+    """A cell failed: what broke, on which smallest example, and how to see it again."""
+
+    def __init__(self, bench: Bench, law: Law | None, case: Any, error: BaseException, steps: int) -> None:
+        super().__init__(str(error))
+        self.bench, self.law, self.case, self.error, self.steps = bench, law, case, error, steps
+
+    def __str__(self) -> str:
+        broken = isinstance(self.error, BrokenLawError)
+        what = str(self.error) if broken else f"{type(self.error).__name__}: {self.error}"
+        lines = [f"{self.bench.cell.id} of provider {self.bench.provider_name}: {what}"]
+        if self.case is not None:
+            lines += ["", f"smallest example (found in {self.steps} steps): {self.case}", "", "to see it again:"]
+            lines += [f"    {line}" for line in self.snippet().splitlines()]
+        return "\n".join(lines)
+
+    def snippet(self) -> str:
+        """Python source that shows the failure by itself."""
+        case, law = type(self.case), self.law.name if self.law else None
+        return (
+            f"from {case.__module__} import {case.__qualname__}\n"
+            "from pytest_sglhw.conformance.replay import replay\n"
+            f"replay({self.bench.provider_name!r}, {tuple(self.bench.cell)!r}, {law!r},\n"
+            f"       {self.case!r})"
+        )

@@ -1,0 +1,59 @@
+"""``sglhw conformance``: the transfer matrix on this machine. Runs pytest on the tests that the package ships."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from pytest_sglhw.conformance.cells import DTYPES, PAGE_SIZES
+
+if TYPE_CHECKING:
+    import argparse
+
+#: Arguments that this command does not know are pytest's.
+PASSES_ARGUMENTS_ON = True
+
+#: Option of the command -> option of pytest.
+_OPTIONS = {
+    "kernels": "--sglhw-kernels",
+    "kernel": "--sglhw-matrix-kernel",
+    "layout": "--sglhw-matrix-layout",
+    "dtype": "--sglhw-matrix-dtype",
+    "page_size": "--sglhw-matrix-page-size",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.allow_abbrev = False
+    add = parser.add_argument
+    add(
+        "--kernels",
+        action="append",
+        default=[],
+        metavar="PROVIDER",
+        help="provider to test (default: every one there is)",
+    )
+    add("--kernel", action="append", default=[], metavar="NAME", help="only this kernel")
+    add("--layout", action="append", default=[], metavar="L", help="only this layout")
+    add("--dtype", action="append", default=[], metavar="D", help=f"only this dtype: {', '.join(DTYPES)}")
+    sizes = ", ".join(map(str, PAGE_SIZES))
+    add("--page-size", action="append", default=[], metavar="N", help=f"only this page size: {sizes}")
+    add("--profile", default=None, metavar="P", help="effort: quick, ci (default) or deep")
+    add("--report", default=None, metavar="FILE", help="write a JSON Lines report")
+    add("--self-test", action="store_true", help="plant faults in the kernels and show which law kills each")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the matrix in a pytest of its own (this process has imported too much already); return its exit status."""
+    return subprocess.call([sys.executable, "-m", "pytest", *pytest_arguments(args)])
+
+
+def pytest_arguments(args: argparse.Namespace) -> list[str]:
+    """The arguments of the pytest run."""
+    result = ["--pyargs", "pytest_sglhw.conformance", "-p", "pytest_sglhw.conformance.hooks", "-p", "sglhw"]
+    for name, option in _OPTIONS.items():
+        result += [f"{option}={value}" for value in getattr(args, name)]
+    result += [f"--sglhw-{name}={getattr(args, name)}" for name in ("profile", "report") if getattr(args, name)]
+    return [*result, *args.rest]

@@ -1,0 +1,146 @@
+"""The matrix within pytest: options of ``sglhw conformance``, items, facts on reports, the table at the end.
+
+Registered where the arguments of the run name ``pytest_sglhw.conformance``; the command loads it by ``-p`` for its
+filters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from pytest_sglhw.conformance.cells import DTYPES, LAYOUTS, PAGE_SIZES, Cell, Filters, invalid
+from pytest_sglhw.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from pytest_sglhw.conformance.providers import FoundProvider
+
+#: What an item of the matrix has to say of itself: facts for ``report.sglhw`` and details for the table.
+FACTS = pytest.StashKey[dict[str, Any]]()
+
+PLUGIN_NAME = "sglhw-matrix"
+
+
+class MatrixItem(NamedTuple):
+    """What one test item runs."""
+
+    provider: FoundProvider
+    cell: Cell
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register the filters."""
+    group = parser.getgroup("sglhw")
+    for column in Filters._fields:
+        option = f"--sglhw-matrix-{column.replace('_', '-')}"
+        kind = int if column == "page_size" else str
+        group.addoption(
+            option, dest=_dest(column), action="append", type=kind, default=None, help=f"only this {column}"
+        )
+
+
+def _dest(column: str) -> str:
+    return f"sglhw_matrix_{column}"
+
+
+def register(config: pytest.Config) -> Matrix:
+    """Register the matrix of this run, once, and return it.
+
+    :raises pytest.UsageError: a provider or a filter that names nothing.
+    """
+    matrix: Matrix | None = config.pluginmanager.get_plugin(PLUGIN_NAME)
+    if matrix is None:
+        matrix = Matrix(config)
+        config.pluginmanager.register(matrix, PLUGIN_NAME)
+    return matrix
+
+
+class Matrix:
+    """The items of this run and what became of them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        from pytest_sglhw.conformance import providers
+        from pytest_sglhw.conformance.kernels import all_kernels
+        from pytest_sglhw.conformance.summary import Summary
+
+        settings = config.stash[SETTINGS]
+        self.profile = settings.profile
+        self.seed = _seed(config)
+        self.filters = _filters(config)
+        self.lost_by: str | None = None
+        """The test that lost the device, if one did."""
+        kernels = all_kernels()
+        layouts = dict.fromkeys([*LAYOUTS, *(layout for kernel in kernels.values() for layout in kernel.layouts)])
+        valid: dict[str, Sequence[object]] = {
+            "kernel": [*kernels],
+            "layout": [*layouts],
+            "dtype": [*DTYPES],
+            "page_size": list(PAGE_SIZES),
+        }
+        if problem := invalid(self.filters, valid):
+            raise pytest.UsageError(problem)
+        wanted = [
+            kernel for kernel in kernels.values() if not self.filters.kernel or kernel.name in self.filters.kernel
+        ]
+        self.providers = providers.find_all(settings.kernels, config)
+        cells = [cell for kernel in wanted for cell in kernel.cells() if self.filters.accept(cell)]
+        self.items = [MatrixItem(found, cell) for found in self.providers for cell in cells if found.has(cell.kernel)]
+        self._summary = Summary(self.providers, [kernel.name for kernel in wanted])
+
+    def ids(self) -> list[str]:
+        """The items' ids: the cell's, with the provider before it where there are several."""
+        several = len({item.provider.name for item in self.items}) > 1
+        return [f"{item.provider.name}-{item.cell.id}" if several else item.cell.id for item in self.items]
+
+    def faulty_providers(self) -> list[FoundProvider]:
+        """Providers that are there and fail, or that lack what they declare."""
+        return [found for found in self.providers if found.is_broken or found.declared_and_missing()]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Drop the placeholders that pytest makes of empty parameter sets: nothing to run is no skipped test."""
+        items[:] = [item for item in items if not _is_placeholder(item)]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Attach the facts of a matrix item to its reports."""
+        report = yield
+        facts = item.stash.get(FACTS, None)
+        if facts is not None:
+            known = getattr(report, "sglhw", {})
+            report.sglhw = {**known, **{key: facts[key] for key in ("matrix", "outcome", "reason") if key in facts}}  # type: ignore[attr-defined]
+            if report.when == "call":
+                report.sglhw_matrix = facts["details"]  # type: ignore[attr-defined]
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count a finished item."""
+        self._summary.add(report)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the table."""
+        self._summary.write(terminalreporter, self.profile)
+
+
+def _is_placeholder(item: pytest.Item) -> bool:
+    from pytest_sglhw.conformance.providers import FoundProvider
+
+    values = item.callspec.params if hasattr(item, "callspec") else {}
+    kinds = (("matrix_item", MatrixItem), ("faulty_provider", FoundProvider))
+    return any(name in values and not isinstance(values[name], kind) for name, kind in kinds)
+
+
+def _filters(config: pytest.Config) -> Filters:
+    return Filters(*(tuple(getattr(config.option, _dest(column), None) or ()) for column in Filters._fields))
+
+
+def _seed(config: pytest.Config) -> int:
+    """The seed that the user gave to Hypothesis' plugin; 0 where none is given or the plugin is off."""
+    given = config.getoption("--hypothesis-seed", None)
+    if given in (None, "random"):
+        import random
+
+        return 0 if given is None else random.randrange(1, 1 << 32)
+    return int(given)

@@ -1,0 +1,179 @@
+"""Run one cell: its covering rows, then Hypothesis' draws; reduce the first failure and say it.
+
+Hypothesis draws, and we reduce: its shrinker works on draws alone, while a covering row must become small too; it
+needs thousands of calls where an isolated kernel costs a process each; and it must stop where a device is lost.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import hypothesis
+import pytest
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+
+from pytest_sglhw.conformance import covering
+from pytest_sglhw.conformance.checks import examine
+from pytest_sglhw.conformance.devices import is_sticky
+from pytest_sglhw.conformance.failures import CellError, RejectedError
+from pytest_sglhw.conformance.strategies import PinnedDraw, examples
+
+if TYPE_CHECKING:
+    from pytest_sglhw.conformance.bench import Bench
+    from pytest_sglhw.conformance.family import Law
+
+
+class Effort(NamedTuple):
+    """How many examples each cell gets."""
+
+    rows: int
+    draws: int
+
+
+PROFILES = {"quick": Effort(2, 3), "ci": Effort(8, 20), "deep": Effort(8, 1000)}
+
+#: Calls that the reduction of a failing case may take.
+REDUCTION_STEPS = 400
+
+_RAW_SKIP = "called pytest.{name} inside an example of the matrix; reject the example with bench.reject(reason) instead"
+
+
+@dataclass
+class Tally:
+    """What a cell has run: the facts of its report."""
+
+    examples: int = 0
+    rejected: int = 0
+    laws: dict[str, int] = field(default_factory=dict)
+    levels: set[tuple[tuple[str, Any], ...]] = field(default_factory=set)
+    """Combinations of factor values that were met."""
+
+
+class CellRun:
+    """One run of one cell of one provider.
+
+    :param run_seed: 0, or the number that the user gave.
+    """
+
+    def __init__(self, bench: Bench, effort: Effort, run_seed: int = 0) -> None:
+        self.bench, self.effort = bench, effort
+        self.tally = Tally()
+        self._seed = zlib.crc32(bench.cell.id.encode()) ^ (run_seed * 0x9E3779B1 & 0xFFFFFFFF)
+        self._failure: CellError | None = None
+
+    def run(self) -> Tally:
+        """Run every example.
+
+        :raises CellError: the first example that broke a law, reduced.
+        """
+        self._run_rows()
+        self._run_draws()
+        if not self.bench.calls and self.tally.examples:
+            raise CellError(self.bench, None, None, AssertionError("the kernel was never called"), 0)
+        return self.tally
+
+    def _run_rows(self) -> None:
+        kernel, cell, laws = self.bench.kernel, self.bench.cell, self.bench.kernel.laws
+        for number, row in enumerate(covering.rows(kernel, self.effort.rows)[cell]):
+            case = kernel.workload.draw(cell, PinnedDraw(self._seed + number, row))
+            law = laws[(self._seed + number) % len(laws)] if laws else None
+            self._example(law, case)
+
+    def _run_draws(self) -> None:
+        kernel, cell = self.bench.kernel, self.bench.cell
+
+        @seed(self._seed)
+        @settings(
+            max_examples=self.effort.draws,
+            deadline=None,
+            database=None,
+            derandomize=False,  # the seed above is fixed already
+            phases=(Phase.generate,),
+            suppress_health_check=list(HealthCheck),
+            verbosity=Verbosity.normal,
+            print_blob=False,
+            report_multiple_bugs=False,
+            backend="hypothesis",
+        )
+        @given(examples(kernel, cell, kernel.laws))
+        def draw(example: tuple[Law | None, Any]) -> None:
+            self._drawn(*example)
+
+        draw()
+
+    def _drawn(self, law: Law | None, case: Any) -> None:
+        if self._failure:
+            raise self._failure  # Hypothesis asks a second time; the kernel is not called again
+        try:
+            if not self._example(law, case):
+                hypothesis.reject()
+        except CellError as failure:
+            self._failure = failure
+            raise
+
+    def _example(self, law: Law | None, case: Any) -> bool:
+        """Run one example; say whether it counted."""
+        error = self._broken(law, case)
+        if isinstance(error, RejectedError):
+            self.tally.rejected += 1
+            return False
+        if error is not None:
+            raise self._reduced(law, case, error)
+        self.tally.examples += 1
+        name = law.name if law else "reference"
+        self.tally.laws[name] = self.tally.laws.get(name, 0) + 1
+        self.tally.levels.add(tuple(self._levels(case)))
+        return True
+
+    def _levels(self, case: Any) -> list[tuple[str, Any]]:
+        levels = self.bench.kernel.workload.levels(case)
+        return sorted(levels.items())
+
+    def _broken(self, law: Law | None, case: Any) -> BaseException | None:
+        try:
+            examine(self.bench, law, case)
+        except (pytest.skip.Exception, pytest.xfail.Exception) as outcome:
+            return AssertionError(
+                _RAW_SKIP.format(name="skip" if isinstance(outcome, pytest.skip.Exception) else "xfail")
+            )
+        except Exception as error:  # noqa: BLE001 - whatever a kernel raises is the cell's result
+            return error
+        return None
+
+    def _reduced(self, law: Law | None, case: Any, error: BaseException) -> CellError:
+        """Make the case smaller as long as it fails in the same way; not at all once the device is lost."""
+        steps = 0
+        if not is_sticky(error):
+            case, error, steps = reduce_case(lambda smaller: self._broken(law, smaller), self._smaller, case, error)
+        return CellError(self.bench, law, case, error, steps)
+
+    def _smaller(self, case: Any) -> Any:
+        return self.bench.kernel.workload.smaller(self.bench.cell, case)
+
+
+def reduce_case(
+    fails: Callable[[Any], BaseException | None], smaller: Callable[[Any], Any], case: Any, error: BaseException
+) -> tuple[Any, BaseException, int]:
+    """Take smaller cases greedily as long as they fail with the same law (or class of error)."""
+    steps, progress = 0, True
+    while progress:
+        progress = False
+        for candidate in smaller(case):
+            if steps >= REDUCTION_STEPS:
+                return case, error, steps
+            steps += 1
+            found = fails(candidate)
+            if found is not None and is_sticky(found):
+                return case, error, steps
+            if _kind(found) == _kind(error):
+                assert found is not None
+                case, error, progress = candidate, found, True
+                break
+    return case, error, steps
+
+
+def _kind(error: BaseException | None) -> object:
+    return getattr(error, "law", type(error))

@@ -1,0 +1,108 @@
+"""The table at the end of a run of the matrix: what ran, how much of it, how long, and what could not run and why."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from pytest_sglhw.conformance import covering
+from pytest_sglhw.conformance.cells import DTYPES, Cell
+from pytest_sglhw.conformance.kernels import all_kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pytest
+
+    from pytest_sglhw.conformance.providers import FoundProvider
+
+
+class Summary:
+    """Counts of one run, from the reports of its items."""
+
+    def __init__(self, providers: Sequence[FoundProvider], kernels: Sequence[str]) -> None:
+        self._providers = providers
+        self._kernels = kernels
+        self._cells: dict[tuple[str, Cell], dict[str, Any]] = {}
+        self._met: dict[str, set[covering.Pair]] = defaultdict(set)
+
+    def add(self, report: pytest.TestReport) -> None:
+        """Count the call of one item."""
+        details = getattr(report, "sglhw_matrix", None)
+        if report.when != "call" or details is None:
+            return
+        facts = report.sglhw["matrix"]
+        cell = Cell(facts["kernel"], facts["layout"], facts["dtype"], facts["page_size"])
+        outcome = "known gap" if hasattr(report, "wasxfail") else report.outcome
+        self._cells[facts["provider"], cell] = {
+            "outcome": outcome,
+            "examples": facts["examples"],
+            "seconds": report.duration,
+            "rejected": details["rejected"],
+        }
+        for values in details["levels"]:
+            self._met[cell.kernel].update(covering.pairs_of(cell, dict(values)))
+
+    def write(self, terminal: pytest.TerminalReporter, profile: str) -> None:
+        """Print the table, what is missing, and the coverage that was reached."""
+        terminal.section(f"transfer matrix, profile {profile}")
+        for line in self.lines():
+            terminal.write_line(line)
+
+    def lines(self) -> Iterator[str]:
+        """The lines of the summary."""
+        for found in self._providers:
+            mine = {cell: row for (name, cell), row in self._cells.items() if name == found.name}
+            if mine:
+                yield from _table(found.name, mine)
+        yield from self._missing()
+        yield from self._total()
+
+    def _missing(self) -> Iterator[str]:
+        for found in self._providers:
+            by_reason: dict[str, list[str]] = defaultdict(list)
+            for kernel, reason in found.missing(self._kernels).items():
+                by_reason[reason].append(kernel)
+            for reason, kernels in by_reason.items():
+                yield f"missing from {found.name}: {', '.join(kernels)} ({reason})"
+
+    def _total(self) -> Iterator[str]:
+        rows = self._cells.values()
+        counts: dict[str, int] = defaultdict(int)
+        for row in rows:
+            counts[row["outcome"]] += 1
+        words = ", ".join(f"{count} {word}" for word, count in counts.items()) or "nothing ran"
+        examples, rejected = (sum(row[key] for row in rows) for key in ("examples", "rejected"))
+        yield f"{len(rows)} cells ({words}), {examples} examples, {rejected} rejected"
+        wanted = {(name, pair) for name in self._met for pair in covering.wanted_pairs(all_kernels()[name])}
+        met = sum((name, pair) in wanted for name, pairs in self._met.items() for pair in pairs)
+        if wanted:
+            yield f"pairs of factor values met: {met} of {len(wanted)} ({100 * met / len(wanted):.1f} %)"
+
+
+def _table(provider: str, cells: dict[Cell, dict[str, Any]]) -> Iterator[str]:
+    """Kernel and layout by dtype: examples, and how many page sizes they were met in."""
+    dtypes = [dtype for dtype in DTYPES if any(cell.dtype == dtype for cell in cells)]
+    names = list(dict.fromkeys((cell.kernel, cell.layout) for cell in cells))
+    body = [[f"{kernel} {layout}", *_row(cells, kernel, layout, dtypes)] for kernel, layout in names]
+    pages = ", ".join(map(str, sorted({cell.page_size for cell in cells})))
+    yield f"provider {provider}: examples/page sizes of each kernel and dtype; page sizes {pages}"
+    yield from _aligned([["kernel and layout", *dtypes, "seconds"], *body])
+
+
+def _row(cells: dict[Cell, dict[str, Any]], kernel: str, layout: str, dtypes: Iterable[str]) -> Iterator[str]:
+    mine = {cell: row for cell, row in cells.items() if (cell.kernel, cell.layout) == (kernel, layout)}
+    for dtype in dtypes:
+        rows = [row for cell, row in mine.items() if cell.dtype == dtype]
+        bad = sum(row["outcome"] == "failed" for row in rows)
+        text = f"{sum(row['examples'] for row in rows)}/{len(rows)}" if rows else "-"
+        yield f"{text} {bad} FAILED" if bad else text
+    yield f"{sum(row['seconds'] for row in mine.values()):.1f}"
+
+
+def _aligned(table: list[list[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for first, *rest in table:
+        yield "  ".join(
+            [first.ljust(widths[0]), *(text.rjust(width) for text, width in zip(rest, widths[1:], strict=True))]
+        )

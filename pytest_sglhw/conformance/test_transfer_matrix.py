@@ -1,0 +1,36 @@
+"""The transfer matrix: one item for each kernel, layout, dtype and page size of every provider of the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_sglhw.conformance.hooks import MatrixItem, register
+from pytest_sglhw.conformance.items import run_item
+
+if TYPE_CHECKING:
+    from pytest_sglhw.conformance.providers import FoundProvider
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make the items of this run."""
+    matrix = register(metafunc.config)
+    if "matrix_item" in metafunc.fixturenames:
+        metafunc.parametrize("matrix_item", matrix.items, ids=matrix.ids())
+    if "faulty_provider" in metafunc.fixturenames:
+        faulty = matrix.faulty_providers()
+        metafunc.parametrize("faulty_provider", faulty, ids=[found.name for found in faulty])
+
+
+def test_transfer(matrix_item: MatrixItem, request: pytest.FixtureRequest) -> None:
+    """The kernel keeps every law in this cell."""
+    run_item(register(request.config), matrix_item, request.node)
+
+
+def test_provider(faulty_provider: FoundProvider) -> None:
+    """A provider that is installed loads, and has what it declares."""
+    if faulty_provider.problem:
+        pytest.fail(f"provider {faulty_provider.name!r} is broken: {faulty_provider.problem}", pytrace=False)
+    names = ", ".join(faulty_provider.declared_and_missing())
+    pytest.fail(f"provider {faulty_provider.name!r} declares kernels that it does not have: {names}", pytrace=False)
