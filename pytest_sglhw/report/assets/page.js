@@ -54,7 +54,8 @@
     const cells = shown.map((at) => {
       const column = columns[at];
       const cell = element("th", { scope: "col", title: `${column.label}\n${column.machine}\n${column.status}` }, column.lane);
-      cell.append(element("small", { className: column.missing ? "missing" : "" }, column.missing ? "missing" : column.machine));
+      const machine = (column.fake ? "faked " : "") + column.machine;
+      cell.append(element("small", { className: column.missing ? "missing" : "" }, column.missing ? "missing" : machine));
       return cell;
     });
     const columnOf = (width) => { const col = element("col"); col.style.width = `${width}px`; return col; };
@@ -209,7 +210,7 @@
     const [reason, code, requirement, needed, phase, worker, examples, attempt] = word ? details[test[3][column]] : [];
     state.open = { test: at, column };
     const facts = [
-      ["lane", info.label], ["machine", (info.fake ? `faked: ${info.fake}, ` : "") + info.machine], ["reason", reason], ["reason code", code],
+      ["lane", info.label], ["machine", info.machine], ["faked as", info.fake], ["reason", reason], ["reason code", code],
       ["requirement", requirement], ["state", needed], ["phase", phase], ["duration", word && `${(test[4][column] / 1000).toFixed(3)} s`],
       ["worker", worker], ["examples", examples], ["attempt", attempt], ...(more.others || []),
       ["run", info.status], ["report", info.paths.join("\n")],
