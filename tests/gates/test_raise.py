@@ -171,8 +171,8 @@ def test_a_class_whose_setup_raises_is_raised_for_each_test(run):
 def test_a_test_with_subtests_has_one_outcome(run, outcomes):
     """A subtest that ends in another error fails the test, whatever the others did."""
     source = HEAD + (
-        "@raising\nclass TestA(unittest.TestCase):\n    def test_a(self):\n        with self.subTest(i=1): gate()\n"
-        "        with self.subTest(i=2): 1 / 0"
+        "@raising\nclass TestA(unittest.TestCase):\n    def test_a(self):\n        with self.subTest(i=1): 1 / 0\n"
+        "        with self.subTest(i=2): gate()"
     )
     result = run(source, "-v", fake="rocm")
     assert outcomes(result)["TestA::test_a"] == "FAILED"
