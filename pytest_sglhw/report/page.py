@@ -185,7 +185,7 @@ def _transfers(matrix: Matrix) -> Iterator[str]:
     if not found:
         return
     yield '<section aria-labelledby="transfers">\n<h2 id="transfers">Transfer matrix</h2>\n'
-    yield '<p class="soft">Kernel and layout by dtype and page size, for each provider and lane.</p>\n'
+    yield '<p class="soft">Kernel, layout and dtype by page size, for each provider and lane.</p>\n'
     for table in found:
         yield from _transfer(table)
     yield "</section>\n"
@@ -193,17 +193,20 @@ def _transfers(matrix: Matrix) -> Iterator[str]:
 
 def _transfer(table: TransferTable) -> Iterator[str]:
     yield f'<h3>{text(table.title)}</h3>\n<div class="scroll"><table class="plain">\n<thead><tr>'
-    yield '<th scope="col">kernel</th><th scope="col">layout</th>'
-    yield "".join(f'<th scope="col">{text(dtype)}<br>page {text(page)}</th>' for dtype, page in table.heads)
+    yield '<th scope="col">kernel</th><th scope="col">layout</th><th scope="col">dtype</th>'
+    yield "".join(f'<th scope="col">page {text(page_size)}</th>' for page_size in table.heads)
     yield "</tr></thead>\n<tbody>\n"
     for row in table.rows:
-        yield f'<tr><th scope="row" class="id">{text(row[0])}</th><td>{text(row[1])}</td>'
-        for head in table.heads:
-            cell = table.cells.get((*row, *head))
+        kernel, layout, dtype = map(text, row)
+        yield f'<tr><th scope="row" class="id">{kernel}</th><td>{layout}</td><td>{dtype}</td>'
+        for page_size in table.heads:
+            cell = table.cells.get((*row, page_size))
             if cell is None:
                 yield f"<td>{NOTHING}</td>"
             else:
-                link = f"#test={_query(label_of((table.provider, *row, *head)))}&amp;lane={_query(table.column.label)}"
+                link = (
+                    f"#test={_query(label_of((table.provider, *row, page_size)))}&amp;lane={_query(table.column.label)}"
+                )
                 yield f'<td><a class="{cell.row.outcome}" href="{link}">{_spoken(shown(cell))}</a></td>'
         yield "</tr>\n"
     yield "</tbody></table></div>\n"

@@ -125,6 +125,6 @@ def _file_cell(column: Column, tests: list[TestKey]) -> str:
 
 
 def _transfer(table: TransferTable) -> Table:
-    head = ("kernel", "layout", *(f"{dtype} page {page}" for dtype, page in table.heads))
-    rows = [(*row, *(shown(table.cells.get((*row, *head))) for head in table.heads)) for row in table.rows]
+    head = ("kernel", "layout", "dtype", *(f"page {page_size}" for page_size in table.heads))
+    rows = [(*row, *(shown(table.cells.get((*row, page_size))) for page_size in table.heads)) for row in table.rows]
     return Table(f"Transfer matrix: {table.title}", f"{NOTHING}: no such case", head, rows)

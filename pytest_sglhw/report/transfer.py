@@ -1,4 +1,4 @@
-"""The transfer matrix as tables of its own: for each provider and column, kernel and layout by dtype and page size."""
+"""The transfer matrix as tables of its own: for each provider and column, kernel, layout and dtype by page size."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class TransferTable(NamedTuple):
 
     provider: str
     column: Column
-    heads: list[tuple[str, str]]
-    """``(dtype, page_size)``"""
-    rows: list[tuple[str, str]]
-    """``(kernel, layout)``"""
-    cells: dict[tuple[str, str, str, str], Cell]
+    heads: list[str]
+    """Page sizes."""
+    rows: list[tuple[str, ...]]
+    """``(kernel, layout, dtype)``"""
+    cells: dict[tuple[str, ...], Cell]
     """``(kernel, layout, dtype, page_size)`` -> cell"""
 
     @property
@@ -39,6 +39,6 @@ def transfer_tables(matrix: Matrix) -> list[TransferTable]:
 
 
 def _table(provider: str, column: Column, cells: dict[tuple[str, ...], Cell]) -> TransferTable:
-    rows = sorted({(kernel, layout) for kernel, layout, _, _ in cells})
-    heads = sorted({(dtype, page) for _, _, dtype, page in cells}, key=lambda head: (head[0], head[1].zfill(8)))
-    return TransferTable(provider, column, heads, rows, {(k, la, d, p): cell for (k, la, d, p), cell in cells.items()})
+    rows = sorted({key[:-1] for key in cells})
+    heads = sorted({key[-1] for key in cells}, key=lambda page_size: page_size.zfill(8))
+    return TransferTable(provider, column, heads, rows, cells)
