@@ -22,7 +22,7 @@ HEAVY = {
         "gates/kernel_watch",  # only where the tests have imported it
     },
     "triton": {"conformance", "environment/smoke_triton"},
-    "sglang": {"conformance"},
+    "sglang": {"conformance", "environment/child"},
     "sgl_kernel": {"conformance", "environment/smoke"},
     "hypothesis": {"conformance"},
     "numpy": {"conformance"},
