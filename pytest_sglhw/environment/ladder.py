@@ -63,7 +63,7 @@ class Climber:
             return found, {}
         evidence, kernels = list(found), Kernels()
         if ladder.module:
-            failed = self._imported(ladder, ladder.module, evidence)
+            failed = self._imported(ladder.module, evidence)
             if failed:
                 return failed, {}
         if ladder.ops:
@@ -120,10 +120,8 @@ class Climber:
             self._imports[module] = self._asker.ask(f"import of {module}", "import", imports=module, module=module)
         return self._imports[module]
 
-    def _imported(self, ladder: Ladder, module: str, evidence: list[str]) -> CapabilityState | None:
+    def _imported(self, module: str, evidence: list[str]) -> CapabilityState | None:
         answer = self._import(module)
-        if answer.error.startswith("ModuleNotFoundError") and f"'{module}'" in answer.error:
-            return self._no_module(module, ladder, [])
         if not answer.ok:
             return _failed(f"importing {module}", answer, evidence)
         evidence.append(f"{module} imports from {answer.value['file'] or 'nowhere (no __file__)'}")

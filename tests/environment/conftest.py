@@ -1,0 +1,8 @@
+"""Give the tests of this folder the module ``hostile``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,110 @@
+"""What a run shows and offers of its machine: header, fixtures, predicates, one probe for all workers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PREDICATES = """
+import pytest, pytest_sglhw
+from pytest_sglhw import is_cpu, is_cuda, is_gpu, is_rocm
+
+BRANCH = "rocm" if is_rocm else "other"
+
+@pytest.mark.skipif("is_rocm", reason="string")
+def test_name(): raise AssertionError
+
+@pytest.mark.skipif("sglhw.is_rocm()", reason="string")
+def test_call(): raise AssertionError
+
+def test_values():
+    assert is_rocm and is_rocm() and is_gpu and not is_cuda and not is_cuda() and not is_cpu
+    assert BRANCH == "rocm"
+
+def test_fixtures(sglhw_environment, sglhw_device):
+    assert (sglhw_environment.platform, sglhw_device) == ("rocm", "cuda:0")
+"""
+
+#: A child that notes each probe in a file: one line a process.
+COUNTED = """
+import os
+with open(os.environ["PROBES"], "a") as file: file.write("probe\\n")
+"""
+
+
+def test_predicates_answer_alike_with_and_without_a_call(pytester):
+    """In conditions, at module level and in skipif strings."""
+    pytester.makepyfile(PREDICATES)
+    result = pytester.runpytest_subprocess("-p", "sglhw", "--sglhw-fake", "rocm:gfx942*2")
+
+    result.assert_outcomes(passed=2, skipped=2)
+
+
+def test_a_fake_is_shown_at_the_top_and_at_the_end(pytester):
+    """Nobody can take a faked run for a real one."""
+    pytester.makepyfile("def test_it(): pass")
+    result = pytester.runpytest_subprocess("-p", "sglhw", "--sglhw-fake", "rocm:gfx942*2")
+
+    result.stdout.fnmatch_lines(
+        ["sglhw: FAKE rocm:gfx942[*]2: rocm, 2 devices", "sglhw: the machine of this run was a fake: rocm:gfx942[*]2"]
+    )
+
+
+def test_the_header_needs_no_probe(pytester, monkeypatch):
+    """Static facts alone: a torch that would hang is not imported for it."""
+    plant_torch(pytester, monkeypatch, "import time; time.sleep(600)")
+    pytester.makepyfile("def test_it(): pass")
+    result = pytester.runpytest_subprocess("-p", "sglhw", timeout=60)
+
+    result.stdout.fnmatch_lines(["sglhw: *torch 2.11.0 (built for cuda 13.0)*"])
+
+
+def test_eight_workers_start_one_probe(pytester, monkeypatch):
+    """The first that needs the machine asks it under a lock, the others read."""
+    pytest.importorskip("xdist")
+    monkeypatch.setenv("PROBES", str(pytester.path / "probes"))
+    plant_torch(pytester, monkeypatch, COUNTED)
+    pytester.makepyfile(
+        """
+        import pytest
+        @pytest.mark.cuda_only
+        @pytest.mark.parametrize("number", range(16))
+        def test_it(number): raise AssertionError
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "sglhw", "-p", "xdist", "-n", "8", timeout=120)
+
+    result.assert_outcomes(skipped=16)
+    assert (pytester.path / "probes").read_text().splitlines() == ["probe"]
+
+
+def plant_torch(pytester, monkeypatch, code):
+    """Put a CUDA build of torch that runs ``code`` before the real one."""
+    folder = pytester.mkdir("planted")
+    folder.joinpath("torch").mkdir()
+    folder.joinpath("torch/version.py").write_text("__version__ = '2.11.0'\ncuda = '13.0'\nhip = None\n")
+    folder.joinpath("torch/__init__.py").write_text(f"from . import version\n__version__ = '2.11.0'\n{code}")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=":")
+
+
+def test_the_package_imports_neither_torch_nor_pytest():
+    """A launcher that asks for its guard pays for nothing else."""
+    code = (
+        "import sys, pytest_sglhw; print([n for n in ('torch', 'pytest', 'numpy', 'hypothesis') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("text", ["0", "soon", "-1", "nan"])
+def test_a_timeout_that_is_no_time_is_wrong_usage(text):
+    """Exit status 2, with what is valid."""
+    command = [sys.executable, "-m", "pytest_sglhw", "doctor", f"--probe-timeout={text}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert f"{text!r} is not a valid timeout. Valid: a number of seconds above 0." in done.stderr
