@@ -248,8 +248,7 @@ def check_stage(function: str) -> bool:
 
 def sglang_stage() -> dict[str, Any]:
     """Ask SGLang itself what it takes this machine for."""
-    from sglang.srt import utils
-
+    utils = importlib.import_module("sglang.srt.utils")
     names = ("is_cuda", "is_hip", "is_xpu", "is_npu", "is_musa", "is_mps", "is_hpu", "is_cpu", "is_sail", "get_device")
     answers = {name: _attempt(getattr(utils, name)) for name in names if callable(getattr(utils, name, None))}
     return {
