@@ -100,6 +100,17 @@ GAPS: tuple[Gap, ...] = (
     ),
     Gap(
         "sglang_triton",
+        "set_mla_kv_buffer",
+        "empty",
+        "RuntimeError",
+        "where Triton is not used the rows are flattened to (n, -1), which torch refuses for no rows: an empty "
+        "batch raises instead of storing nothing",
+        f"{_SGLANG}kernels/ops/kvcache/mla_buffer.py, set_mla_kv_buffer_naive",
+        "no rows",
+        devices=("cpu",),
+    ),
+    Gap(
+        "sglang_triton",
         "reshape_and_cache_flash",
         "swa_padding",
         "untouched",

@@ -131,7 +131,7 @@ class MoveScales(Nvfp4):
     def factors(self, cell: Cell) -> Mapping[str, Any]:
         """See :class:`RowsWorkload`."""
         kinds = ("disjoint",) if cell.layout == "disjoint" else ("shifted", "permuted")
-        counts = self.counts if cell.layout == "disjoint" else self.counts[1:]
+        counts = self.counts if cell.layout == "disjoint" else self.counts[1:-1]
         return {**super().factors(cell), "option": kinds, "count": counts}
 
     def pairs(self, cell: Cell, count: int, option: str, rng: random.Random) -> tuple[list[tuple[int, int]], int, int]:

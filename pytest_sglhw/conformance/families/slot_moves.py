@@ -78,11 +78,11 @@ class Pools(SlotMove):
 
     def factors(self, cell: Cell) -> Mapping[str, Any]:
         """See :class:`RowsWorkload`."""
-        wider = [(width, factor * width) for width, _ in self.widths for factor in (2, 10)]
+        wider = [(width, 10 * width) for width, _ in self.widths if not width % cell.itemsize]
         corner: dict[str, Mapping[str, Any]] = {
             "one_launch": {},
             "with_scales": {},
-            "wider_v": {"widths": [widths for widths in wider if all(width % cell.itemsize == 0 for width in widths)]},
+            "wider_v": {"widths": wider, "count": self.counts[:-1]},
             "across_chunks": {"count": (CHUNK + 1, 2 * CHUNK + 3), "option": ("shifted", "permuted")},
         }
         return {**super().factors(cell), **corner[cell.layout]}

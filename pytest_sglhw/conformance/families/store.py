@@ -41,8 +41,9 @@ class StoreRows(RowsWorkload):
 
     def factors(self, cell: Cell) -> Mapping[str, Any]:
         """See :class:`RowsWorkload`."""
-        options = ("slot_0",) if cell.layout.endswith("slot_0") else self.options
-        return {**super().factors(cell), "option": options}
+        if cell.layout.endswith("slot_0"):
+            return {**super().factors(cell), "option": ("slot_0",), "count": self.counts[:-1]}
+        return super().factors(cell)
 
     def stored(self, case: Rows) -> list[tuple[int, int]]:
         """The pairs that are not padding."""
@@ -110,9 +111,14 @@ class StoreLatent(StoreRows):
         cache = trial.view("cache", dtype, case.target_rows, 1, -1)
         return [cache, trial.index(case.targets, case.index_dtype), *rows, *[None] * (2 - len(rows))]
 
+    def factors(self, cell: Cell) -> Mapping[str, Any]:
+        """See :class:`RowsWorkload`; no rows at all are a layout of their own."""
+        *some, none = self.counts
+        return {**super().factors(cell), "count": (none,) if cell.layout == "empty" else tuple(some)}
+
     def _parts(self, cell: Cell, case: Rows) -> list[tuple[str, int]]:
         parts = list(zip(("nope", "rope"), case.widths, strict=True))
-        return parts if cell.layout.startswith("with_rope") else parts[:1]
+        return parts[:1] if cell.layout.startswith("nope_only") else parts
 
 
 class StorePaged(StoreRows):
@@ -127,7 +133,8 @@ class StorePaged(StoreRows):
         """See :class:`RowsWorkload`."""
         kinds = {"slots": self.options, "swa": ("",), "swa_padding": ("negative",)}[cell.layout]
         widths = [pair for pair in self.widths if not pair[0] % (15 * cell.itemsize)] or self.widths[-1:]
-        return {**super().factors(cell), "option": kinds, "widths": widths}
+        counts = self.counts[:-1] if cell.layout == "swa_padding" else self.counts
+        return {**super().factors(cell), "option": kinds, "widths": widths, "count": counts}
 
     def pairs(self, cell: Cell, count: int, option: str, rng: random.Random) -> tuple[list[tuple[int, int]], int, int]:
         """See :class:`RowsWorkload`: whole pages of slots."""
@@ -205,7 +212,7 @@ KERNELS: tuple[Kernel, ...] = (
     Kernel(
         "set_mla_kv_buffer",
         "store",
-        ("with_rope", "with_rope_slot_0", "nope_only", "nope_only_slot_0"),
+        ("with_rope", "with_rope_slot_0", "nope_only", "nope_only_slot_0", "empty"),
         StoreLatent(),
         _LAWS,
         _DTYPES,
