@@ -165,4 +165,5 @@ def test_an_argument_is_refused(run):
         """
     )
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.stdout.fnmatch_lines(["*isolated_device(timeout=3): isolated_device takes no arguments. Write: @isolated_device"])
+    message = "isolated_device(timeout=3): isolated_device takes no arguments. Write: @isolated_device"
+    result.stdout.fnmatch_lines([f"*{message}"])

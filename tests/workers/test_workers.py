@@ -101,8 +101,8 @@ def test_a_worker_that_holds_too_few_devices_says_so(pytester):
         (
             ("--sglhw-devices", "9"),
             (
-                "ERROR: '9' is not a device of this run (--sglhw-devices). Valid: off, auto, or some of 0, 1, separated "
-                "by commas."
+                "ERROR: '9' is not a device of this run (--sglhw-devices). Valid: off, auto, or some of 0, 1, "
+                "separated by commas."
             ),
         ),
         (
