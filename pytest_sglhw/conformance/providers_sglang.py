@@ -1,7 +1,7 @@
 """The providers whose kernels are SGLang's own: Triton, JIT, and the wheels ``sgl_kernel`` and ``sgl_kernel_npu``.
 
-The Triton kernels run on a CPU too, under Triton's interpreter; ``set_kv_buffer`` and ``set_mla_kv_buffer`` are SGLang's
-dispatchers, which take its torch code there. The others need their device: what they lack here is in
+The Triton kernels run on a CPU too, under Triton's interpreter; ``set_kv_buffer`` and ``set_mla_kv_buffer`` are
+SGLang's dispatchers, which take its torch code there. The others need their device: what they lack here is in
 ``sglhw_missing`` with the reason. The signatures are upstream's, except for the few adapters below.
 """
 
