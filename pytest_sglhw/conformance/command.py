@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--page-size", action="append", default=[], metavar="N", help=f"only this page size: {sizes}")
     add("--profile", default=None, metavar="P", help="effort: quick, ci (default) or deep")
     add("--report", default=None, metavar="FILE", help="write a JSON Lines report")
+    add("--isolate", action="store_true", help="run each cell in a child process: a crash or a hang is one failed cell")
     add("--self-test", action="store_true", help="plant faults in the kernels and show which law kills each")
 
 
@@ -56,4 +57,5 @@ def pytest_arguments(args: argparse.Namespace) -> list[str]:
     for name, option in _OPTIONS.items():
         result += [f"{option}={value}" for value in getattr(args, name)]
     result += [f"--sglhw-{name}={getattr(args, name)}" for name in ("profile", "report") if getattr(args, name)]
+    result += ["--sglhw-matrix-isolate"] if args.isolate else []
     return [*result, *args.rest]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from pytest_sglhw.conformance import known_crashes
 from pytest_sglhw.conformance.cells import DTYPES, LAYOUTS, PAGE_SIZES, Cell, Filters, invalid
 from pytest_sglhw.settings import SETTINGS
 
@@ -30,6 +31,13 @@ class MatrixItem(NamedTuple):
     cell: Cell
 
 
+class CrashItem(NamedTuple):
+    """A known crash, and the cell to see it in."""
+
+    item: MatrixItem
+    crash: known_crashes.KnownCrash
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Register the filters."""
     group = parser.getgroup("sglhw")
@@ -39,6 +47,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(
             option, dest=_dest(column), action="append", type=kind, default=None, help=f"only this {column}"
         )
+    group.addoption(
+        "--sglhw-matrix-isolate", action="store_true", default=False, help="run each cell in a child process of its own"
+    )
 
 
 def _dest(column: str) -> str:
@@ -69,6 +80,7 @@ class Matrix:
         self.profile = settings.profile
         self.seed = _seed(config)
         self.filters = _filters(config)
+        self.isolate = bool(getattr(config.option, "sglhw_matrix_isolate", False))
         self.lost_by: str | None = None
         """The test that lost the device, if one did."""
         kernels = all_kernels()
@@ -97,6 +109,15 @@ class Matrix:
     def faulty_providers(self) -> list[FoundProvider]:
         """Providers that are there and fail, or that lack what they declare."""
         return [found for found in self.providers if found.is_broken or found.declared_and_missing()]
+
+    def crashes(self) -> list[CrashItem]:
+        """The known crashes of this run's kernels, one item each."""
+        first = {(item.provider.name, item.cell.kernel): item for item in reversed(self.items)}
+        return [
+            CrashItem(first[row.provider, row.kernel], row)
+            for row in known_crashes.CRASHES
+            if (row.provider, row.kernel) in first
+        ]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -128,7 +149,7 @@ def _is_placeholder(item: pytest.Item) -> bool:
     from pytest_sglhw.conformance.providers import FoundProvider
 
     values = item.callspec.params if hasattr(item, "callspec") else {}
-    kinds = (("matrix_item", MatrixItem), ("faulty_provider", FoundProvider))
+    kinds = (("matrix_item", MatrixItem), ("crash_item", CrashItem), ("faulty_provider", FoundProvider))
     return any(name in values and not isinstance(values[name], kind) for name, kind in kinds)
 
 

@@ -14,11 +14,15 @@ from pytest_sglhw.conformance.bench import Bench
 from pytest_sglhw.conformance.devices import is_sticky
 from pytest_sglhw.conformance.failures import CellError
 from pytest_sglhw.conformance.hooks import FACTS
+from pytest_sglhw.conformance.isolation import KernelCrashError, run_in_child
 from pytest_sglhw.conformance.kernels import all_kernels
 from pytest_sglhw.conformance.runner import PROFILES, CellRun
+from pytest_sglhw.conformance.strategies import PinnedDraw
 
 if TYPE_CHECKING:
     from pytest_sglhw.conformance.hooks import Matrix, MatrixItem
+    from pytest_sglhw.conformance.known_crashes import KnownCrash
+    from pytest_sglhw.conformance.providers import FoundProvider
 
 
 def run_item(matrix: Matrix, item: MatrixItem, node: pytest.Item) -> None:
@@ -35,7 +39,7 @@ def run_item(matrix: Matrix, item: MatrixItem, node: pytest.Item) -> None:
     run = CellRun(bench, PROFILES[matrix.profile], matrix.seed)
     try:
         with _one_thread():
-            error = _outcome(run)
+            error = _outcome(run, found.target if matrix.isolate or _is_asked(found) else None)
     finally:
         facts["matrix"]["examples"] = run.tally.examples
         facts["details"] = {"rejected": run.tally.rejected, "levels": [list(levels) for levels in run.tally.levels]}
@@ -44,12 +48,37 @@ def run_item(matrix: Matrix, item: MatrixItem, node: pytest.Item) -> None:
     _conclude(known_gaps.find(found.name, cell, bench.place.device.type), error)
 
 
-def _outcome(run: CellRun) -> CellError | None:
+def run_crash(item: MatrixItem, crash: KnownCrash) -> None:
+    """See a kernel crash a child process in the known way: the item is ``xfailed`` then, and fails otherwise."""
+    found, cell = item
+    kernel = all_kernels()[cell.kernel]
+    case = kernel.workload.draw(cell, PinnedDraw(0, {"pattern": crash.pattern}))
+    run = CellRun(Bench(kernel, cell, found.kernels, found.place(), found.name), PROFILES["quick"], only=case)
+    error = _outcome(run, found.target)
+    if error is None:
+        where = "pytest_sglhw/conformance/known_crashes.py"
+        pytest.fail(
+            f"known crash closed: {crash.kernel} of {found.name} survives. Remove its row from {where}.", pytrace=False
+        )
+    if isinstance(error.error, KernelCrashError) and crash.signal in str(error.error):
+        pytest.xfail(f"known crash ({crash.signal}): {crash.reason}")
+    pytest.fail(f"{crash.signal} was expected\n{error}", pytrace=False)
+
+
+def _outcome(run: CellRun, target: str | None) -> CellError | None:
     try:
-        run.run()
+        if target is None:
+            run.run()
+        else:
+            run_in_child(run, target)
     except CellError as error:
         return error
     return None
+
+
+def _is_asked(found: FoundProvider) -> bool:
+    """Whether the provider says of itself that its kernels may crash."""
+    return bool(getattr(found.kernels, "sglhw_isolate", False))
 
 
 def _conclude(gap: known_gaps.Gap | None, error: CellError | None) -> None:

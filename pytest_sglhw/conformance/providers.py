@@ -26,6 +26,8 @@ class FoundProvider:
     """One provider of this run, loaded or not."""
 
     name: str
+    target: str
+    """Module path or ``module:attribute``."""
     kernels: Any = None
     problem: str | None = None
     """Why nothing of it can be had."""
@@ -85,7 +87,7 @@ def resolve(name: str, registry: Registry | None = None) -> FoundProvider:
     module, _, attribute = target.partition(":")
     try:
         kernels = importlib.import_module(module)
-        return FoundProvider(name, getattr(kernels, attribute) if attribute else kernels)
+        return FoundProvider(name, target, getattr(kernels, attribute) if attribute else kernels)
     except ModuleNotFoundError as error:
         if name not in known and _is_part(error.name, module):
             raise pytest.UsageError(
@@ -93,10 +95,10 @@ def resolve(name: str, registry: Registry | None = None) -> FoundProvider:
                 "a module path, or module:attribute."
             ) from error
         return FoundProvider(
-            name, problem=f"{type(error).__name__}: {error}", is_broken=not _is_part(error.name, module)
+            name, target, problem=f"{type(error).__name__}: {error}", is_broken=not _is_part(error.name, module)
         )
     except Exception as error:  # noqa: BLE001 - any failure of a foreign import is the provider's state
-        return FoundProvider(name, problem=f"{type(error).__name__}: {error}", is_broken=True)
+        return FoundProvider(name, target, problem=f"{type(error).__name__}: {error}", is_broken=True)
 
 
 def _is_part(missing: str | None, module: str) -> bool:

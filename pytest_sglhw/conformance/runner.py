@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 
-from pytest_sglhw.conformance import covering
+from pytest_sglhw.conformance import covering, known_crashes
 from pytest_sglhw.conformance.checks import examine
 from pytest_sglhw.conformance.devices import is_sticky
 from pytest_sglhw.conformance.failures import CellError, RejectedError
@@ -56,21 +56,28 @@ class CellRun:
     """One run of one cell of one provider.
 
     :param run_seed: 0, or the number that the user gave.
+    :param only: one case to run instead of the rows and draws.
     """
 
-    def __init__(self, bench: Bench, effort: Effort, run_seed: int = 0) -> None:
-        self.bench, self.effort = bench, effort
+    def __init__(self, bench: Bench, effort: Effort, run_seed: int = 0, only: Any = None) -> None:
+        self.bench, self.effort, self.run_seed = bench, effort, run_seed
+        self.only = only
         self.tally = Tally()
         self._seed = zlib.crc32(bench.cell.id.encode()) ^ (run_seed * 0x9E3779B1 & 0xFFFFFFFF)
         self._failure: CellError | None = None
+        self.announce: Callable[[Law | None, Any], None] | None = None
+        """Told of each example before it runs: what is left of a process that a kernel crashed."""
 
     def run(self) -> Tally:
         """Run every example.
 
         :raises CellError: the first example that broke a law, reduced.
         """
-        self._run_rows()
-        self._run_draws()
+        if self.only is not None:
+            self._example(None, self.only)
+        else:
+            self._run_rows()
+            self._run_draws()
         if not self.bench.calls and self.tally.examples:
             raise CellError(self.bench, None, None, AssertionError("the kernel was never called"), 0)
         return self.tally
@@ -116,6 +123,11 @@ class CellRun:
 
     def _example(self, law: Law | None, case: Any) -> bool:
         """Run one example; say whether it counted."""
+        if self.only is None and known_crashes.find(self.bench.provider_name, self.bench.kernel.name, case):
+            self.tally.rejected += 1  # it has an item of its own
+            return False
+        if self.announce:
+            self.announce(law, case)
         error = self._broken(law, case)
         if isinstance(error, RejectedError):
             self.tally.rejected += 1

@@ -28,14 +28,22 @@ class Pool:
     """
 
     def __init__(
-        self, place: Place, windows: Windows, where: str, layout: str, extents: Extents, case: TransferCase, base: int
+        self,
+        place: Place,
+        windows: Windows,
+        where: str,
+        layout: str,
+        extents: Extents,
+        case: TransferCase,
+        base: int,
+        buffers: type[Buffer] = Buffer,
     ) -> None:
         self.layout = layout
         self.extents = extents
         gap = case.gap_heads if layout == "layer_first" else 0
         self.stored = extents._replace(heads=extents.heads + gap)
         self.rank = _rank(extents.layers, case.rotation if layout == "layer_first" else 0)
-        self.buffer = Buffer(place, windows, self.stored.nbytes, where, base)
+        self.buffer = buffers(place, windows, self.stored.nbytes, where, base)
 
     def whole(self, dtype: torch.dtype) -> torch.Tensor:
         """The pool as the tensor that its layout is named for."""
@@ -84,9 +92,11 @@ class TransferTrial(Trial):
         case: TransferCase,
         place: Place,
         sources: Mapping[str, Pool] | None = None,
+        buffers: type[Buffer] = Buffer,
     ) -> None:
         self.facts, self.cell, self.case, self.place = facts, cell, case, place
         self.dtype = cell.torch_dtype()
+        self._kind = buffers
         windows = Windows(case.seed + (7919 if sources else 0))
         self.sources = sources or dict(self._pools("source", windows))
         self.destinations = dict(self._pools("destination", windows))
@@ -103,7 +113,7 @@ class TransferTrial(Trial):
         for part in case.parts:
             head_bytes = case.v_head_bytes if part == "V" else case.head_bytes
             extents = Extents(case.layers, tokens, case.heads, head_bytes, self.cell.page_size)
-            yield part, Pool(self.place, windows, where, layout, extents, case, base)
+            yield part, Pool(self.place, windows, where, layout, extents, case, base, self._kind)
 
     def arguments(self, **variation: Any) -> list[Any]:
         """The positional arguments of one call."""

@@ -60,7 +60,7 @@ def tail_left_out(kernel, *args):
 
 
 def beyond_launch_left_out(kernel, *args):
-    *rest, quota, warps = args
+    quota, warps = args[-2:]
     limit = quota * warps
     reads, writes = args[IDX_KV], args[IDX_KV + 1]
     right_length = reads.shape == writes.shape

@@ -20,6 +20,7 @@ from pytest_sglhw.conformance.transfer_cases import (
     smaller,
 )
 from pytest_sglhw.conformance.transfer_trials import TransferTrial
+from pytest_sglhw.conformance.virtual import ADDRESSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -210,7 +211,7 @@ FACTS: Mapping[str, TransferFacts] = {
 
 def _laws(facts: TransferFacts) -> tuple[Law, ...]:
     names = ("repeat", "split", "errors") if facts.direct else ("repeat", "quota", "split", "errors")
-    return (*(LAWS[name] for name in names), ROUND_TRIP)
+    return (*(LAWS[name] for name in names), ROUND_TRIP, ADDRESSES)
 
 
 KERNELS = tuple(

@@ -1,0 +1,124 @@
+"""Run a cell in a child process: a crash or a hang of a kernel is one failed cell, with its signal and its example.
+
+Children come from a fork server that has imported torch and the matrix and has never touched a device, so one costs
+milliseconds and may create a device context of its own. The child announces each example before it runs.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from typing import TYPE_CHECKING, Any
+
+from pytest_sglhw.conformance.failures import CellError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
+
+    from pytest_sglhw.conformance.family import Law
+    from pytest_sglhw.conformance.runner import CellRun
+
+#: Seconds that one example (and the start of the child) may take.
+EXAMPLE_SECONDS = 120.0
+
+_PRELOAD = ["torch", "pytest_sglhw.conformance.isolation", "pytest_sglhw.conformance.runner"]
+
+
+class KernelCrashError(Exception):
+    """A kernel ended the process, or never came back."""
+
+
+def run_in_child(run: CellRun, target: str) -> None:
+    """Run all examples of ``run`` in a child process and take over its tally.
+
+    :param target: module path or ``module:attribute`` of the provider, which the child imports.
+    :raises CellError: as :meth:`CellRun.run`, or that the kernel crashed or hung, with the example that did it.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOAD)
+    parent, child = context.Pipe()
+    job = (
+        target,
+        run.bench.provider_name,
+        tuple(run.bench.cell),
+        str(run.bench.place.device),
+        run.effort,
+        run.run_seed,
+        run.only,
+    )
+    process = context.Process(target=_serve, args=(child, job), daemon=True)
+    process.start()
+    child.close()
+    try:
+        _listen(run, parent, process)
+    finally:
+        process.kill()
+        process.join()
+
+
+def _listen(run: CellRun, connection: Connection, process: BaseProcess) -> None:
+    law, case = None, None
+    while True:
+        if not connection.poll(EXAMPLE_SECONDS):
+            crash = KernelCrashError(f"the kernel did not return within {EXAMPLE_SECONDS:g} s; its process was ended")
+            raise CellError(run.bench, _law(run, law), case, crash, 0)
+        try:
+            word, *values = connection.recv()
+        except EOFError:
+            process.join()
+            raise CellError(run.bench, _law(run, law), case, KernelCrashError(_death(process.exitcode)), 0) from None
+        if word == "example":
+            law, case = values
+            run.tally.examples += 1
+        elif word == "failed":
+            law, case, error, steps = values
+            raise CellError(run.bench, _law(run, law), case, error, steps)
+        else:
+            run.tally, run.bench.calls = values
+            return
+
+
+def _law(run: CellRun, name: str | None) -> Law | None:
+    return next((law for law in run.bench.kernel.laws if law.name == name), None)
+
+
+def _death(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"the kernel crashed its process with {signal.Signals(-code).name}"
+    return f"the kernel ended its process with exit status {code}"
+
+
+def _serve(connection: Connection, job: tuple[Any, ...]) -> None:
+    """Run the cell in the child: announce, run, report."""
+    import torch
+
+    from pytest_sglhw.conformance.bench import Bench
+    from pytest_sglhw.conformance.cells import Cell
+    from pytest_sglhw.conformance.devices import Place
+    from pytest_sglhw.conformance.kernels import all_kernels
+    from pytest_sglhw.conformance.providers import resolve
+    from pytest_sglhw.conformance.runner import CellRun
+
+    target, name, cell, device, effort, run_seed, only = job
+    torch.set_num_threads(1)
+    where = Cell(*cell)
+    bench = Bench(all_kernels()[where.kernel], where, resolve(target).kernels, Place(device), name)
+    run = CellRun(bench, effort, run_seed, only)
+    run.announce = lambda law, case: connection.send(("example", law.name if law else None, case))
+    try:
+        connection.send(("done", run.run(), bench.calls))
+    except CellError as error:
+        connection.send(
+            ("failed", error.law.name if error.law else None, error.case, _portable(error.error), error.steps)
+        )
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The error itself where it survives the way between processes, else one with its words."""
+    import pickle
+
+    try:
+        return pickle.loads(pickle.dumps(error))  # type: ignore[no-any-return]
+    except Exception:  # noqa: BLE001 - a foreign class may fail in any way; its words are kept
+        return RuntimeError(f"{type(error).__name__}: {error}")
