@@ -132,10 +132,6 @@ class Workload(ABC):
         """Whether these values of some factors can stand together in this cell (the rest at their smallest)."""
         return True
 
-    def levels(self, case: Any) -> Mapping[str, Any]:
-        """The value of each factor in a case: what coverage is counted by."""
-        return {}
-
     @abstractmethod
     def draw(self, cell: Cell, draw: Draw) -> Any:
         """Draw one case. Ask ``draw.choice`` for every factor, ``draw.random()`` once for all the rest."""

@@ -19,7 +19,7 @@ from pytest_sglhw.conformance import covering, known_crashes
 from pytest_sglhw.conformance.checks import examine
 from pytest_sglhw.conformance.devices import is_sticky
 from pytest_sglhw.conformance.failures import CellError, RejectedError
-from pytest_sglhw.conformance.strategies import PinnedDraw, examples
+from pytest_sglhw.conformance.strategies import Example, PinnedDraw, examples
 
 if TYPE_CHECKING:
     from pytest_sglhw.conformance.bench import Bench
@@ -74,7 +74,7 @@ class CellRun:
         :raises CellError: the first example that broke a law, reduced.
         """
         if self.only is not None:
-            self._example(None, self.only)
+            self._example(Example(None, self.only, {}))
         else:
             self._run_rows()
             self._run_draws()
@@ -85,9 +85,9 @@ class CellRun:
     def _run_rows(self) -> None:
         kernel, cell, laws = self.bench.kernel, self.bench.cell, self.bench.kernel.laws
         for number, row in enumerate(covering.rows(kernel, self.effort.rows)[cell]):
-            case = kernel.workload.draw(cell, PinnedDraw(self._seed + number, row))
+            source = PinnedDraw(self._seed + number, row)
             law = laws[(self._seed + number) % len(laws)] if laws else None
-            self._example(law, case)
+            self._example(Example(law, kernel.workload.draw(cell, source), source.chosen))
 
     def _run_draws(self) -> None:
         kernel, cell = self.bench.kernel, self.bench.cell
@@ -106,23 +106,24 @@ class CellRun:
             backend="hypothesis",
         )
         @given(examples(kernel, cell, kernel.laws))
-        def draw(example: tuple[Law | None, Any]) -> None:
-            self._drawn(*example)
+        def draw(example: Example) -> None:
+            self._drawn(example)
 
         draw()
 
-    def _drawn(self, law: Law | None, case: Any) -> None:
+    def _drawn(self, example: Example) -> None:
         if self._failure:
             raise self._failure  # Hypothesis asks a second time; the kernel is not called again
         try:
-            if not self._example(law, case):
+            if not self._example(example):
                 hypothesis.reject()
         except CellError as failure:
             self._failure = failure
             raise
 
-    def _example(self, law: Law | None, case: Any) -> bool:
+    def _example(self, example: Example) -> bool:
         """Run one example; say whether it counted."""
+        law, case, chosen = example
         if self.only is None and known_crashes.find(self.bench.provider_name, self.bench.kernel.name, case):
             self.tally.rejected += 1  # it has an item of its own
             return False
@@ -137,12 +138,8 @@ class CellRun:
         self.tally.examples += 1
         name = law.name if law else "reference"
         self.tally.laws[name] = self.tally.laws.get(name, 0) + 1
-        self.tally.levels.add(tuple(self._levels(case)))
+        self.tally.levels.add(tuple(sorted(chosen.items())))
         return True
-
-    def _levels(self, case: Any) -> list[tuple[str, Any]]:
-        levels = self.bench.kernel.workload.levels(case)
-        return sorted(levels.items())
 
     def _broken(self, law: Law | None, case: Any) -> BaseException | None:
         try:

@@ -4,13 +4,11 @@ Hypothesis draws what has a simplest value and boundary values (the factors, the
 generator derives the rest. That keeps an example at a few draws, which is most of what an example costs.
 """
 
-# ruff: noqa: ARG002 (Hypothesis needs no names for what it draws)
-
 from __future__ import annotations
 
 import random
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hypothesis import strategies as st
 
@@ -35,10 +33,13 @@ class HypothesisDraw:
 
     def __init__(self, draw: st.DrawFn) -> None:
         self._draw = draw
+        self.chosen: dict[str, Any] = {}
+        """The value of each factor: what coverage is counted by."""
 
     def choice(self, name: str, values: Sequence[T]) -> T:
         """Draw one of ``values``."""
-        return values[0] if len(values) == 1 else self._draw(_sampled(tuple(values)))
+        value = self.chosen[name] = values[0] if len(values) == 1 else self._draw(_sampled(tuple(values)))
+        return value
 
     def random(self) -> random.Random:
         """Draw the seed of a generator."""
@@ -51,10 +52,13 @@ class PinnedDraw:
     def __init__(self, seed: int, pins: Mapping[str, Any]) -> None:
         self._random = random.Random(seed)
         self._pins = pins
+        self.chosen: dict[str, Any] = {}
+        """The value of each factor: what coverage is counted by."""
 
     def choice(self, name: str, values: Sequence[T]) -> T:
         """Choose the pinned value where there is one."""
-        return self._pins[name] if name in self._pins else self._random.choice(values)
+        value = self.chosen[name] = self._pins[name] if name in self._pins else self._random.choice(values)
+        return value
 
     def random(self) -> random.Random:
         """Give the generator itself."""
@@ -70,9 +74,17 @@ def choose_factors(workload: Workload, cell: Cell, draw: Draw) -> dict[str, Any]
     return chosen
 
 
+class Example(NamedTuple):
+    """What one example runs: a case, and the law that it is held to beyond the common ones."""
+
+    law: Law | None
+    case: Any
+    chosen: dict[str, Any]
+
+
 @st.composite
-def examples(draw: st.DrawFn, kernel: Kernel, cell: Cell, laws: Sequence[Law]) -> tuple[Law | None, Any]:
+def examples(draw: st.DrawFn, kernel: Kernel, cell: Cell, laws: Sequence[Law]) -> Example:
     """Draw a law of the kernel and a case of the cell."""
+    law = draw(_sampled(tuple(laws))) if laws else None
     source = HypothesisDraw(draw)
-    law = source.choice("law", tuple(laws)) if laws else None
-    return law, kernel.workload.draw(cell, source)
+    return Example(law, kernel.workload.draw(cell, source), source.chosen)

@@ -45,17 +45,6 @@ class TransferWorkload(Workload):
         """Rows divide into heads, and pools stay small."""
         return feasible(self.facts, cell, chosen)
 
-    def levels(self, case: TransferCase) -> dict[str, Any]:
-        """The factors' values in a case."""
-        row = case.heads * case.head_bytes
-        return {
-            "layers": case.layers,
-            "heads": case.heads,
-            "row_bytes": row,
-            "direction": case.direction,
-            "pattern": case.pattern,
-        }
-
     def draw(self, cell: Cell, draw: Draw) -> TransferCase:
         """Draw a case."""
         return draw_case(self, self.facts, cell, draw)
