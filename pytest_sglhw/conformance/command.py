@@ -43,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--profile", default=None, metavar="P", help="effort: quick, ci (default) or deep")
     add("--report", default=None, metavar="FILE", help="write a JSON Lines report")
     add("--isolate", action="store_true", help="run each cell in a child process: a crash or a hang is one failed cell")
-    add("--self-test", action="store_true", help="plant faults in the kernels and show which law kills each")
 
 
 def run(args: argparse.Namespace) -> int:
