@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_sglhw.warning import PytestSglhwWarning
+
+__all__ = ["MarkError", "PytestSglhwWarning", "RecordError", "RegistryError"]
 
 
-class PytestSglhwWarning(pytest.PytestWarning):
-    """Something about the hardware side of this run that a person should look at.
+def __getattr__(name: str) -> Any:
+    # A program that asks for the machine (probe_environment) does not pay for an import of pytest.
+    if name == "PytestSglhwWarning":
+        from pytest_sglhw.warning import PytestSglhwWarning
 
-    Turn one into an error as with any warning: ``-W error::pytest_sglhw.PytestSglhwWarning``.
-    """
-
-    __module__ = "pytest_sglhw"
+        return PytestSglhwWarning
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class MarkError(Exception):

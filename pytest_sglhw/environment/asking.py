@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import secrets
-import shutil
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_sglhw.environment.processes import COOKIE, end, told_exit
-
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
-CHILD = Path(__file__).with_name("child.py")
-
-#: How much of the child's output is kept; a child that writes more loses the rest.
-OUTPUT_LIMIT = 1 << 20
+    from pytest_sglhw.environment.conversation import Child
 
 Fault = Literal["hung", "crashed", "garbled"]
 
@@ -66,10 +52,10 @@ class Asker:
         self.seconds = 0.0
         self.poisoned: dict[str, str] = {}
         self._environ = dict(os.environ if environ is None else environ)
-        self._child: _Child | None = None
+        self._child: Child | None = None
         self._before: list[tuple[str, str, dict[str, Any]]] = []
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Asker:  # noqa: PYI034 (Self came with Python 3.11)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -102,9 +88,12 @@ class Asker:
         return answer
 
     def _ask(self, stage: str, do: str, arguments: dict[str, Any]) -> Answer:
+        # A settled platform asks nobody: it does not pay for the import of subprocess and its kind.
+        from pytest_sglhw.environment.conversation import Child
+
         for _ in range(2):
             if self._child is None:
-                self._child = _Child(self.timeout, self.cap, self._environ, tuple(self.poisoned))
+                self._child = Child(self.timeout, self.cap, self._environ, tuple(self.poisoned))
                 for before in self._before:
                     answer = self._child.ask(*before)
                     if answer is None or answer.fault:
@@ -122,107 +111,3 @@ class Asker:
         if self._child is not None:
             self._child.end()
             self._child = None
-
-
-class _Child:
-    """One child process with its two files."""
-
-    def __init__(self, timeout: float, cap: float, environ: dict[str, str], poisoned: tuple[str, ...]) -> None:
-        self._timeout = timeout
-        self._nonce = secrets.token_hex(16)
-        self._folder = tempfile.mkdtemp(prefix="sglhw-probe-")
-        self._answers = Path(self._folder, "answers")
-        self._answers.touch()
-        self._reader = self._answers.open("rb")
-        self._output = Path(self._folder, "output").open("a+b")  # noqa: SIM115
-        job = {
-            "nonce": self._nonce,
-            "answers": str(self._answers),
-            "path": [*map(str, sys.path)],
-            "poisoned": poisoned,
-            "seconds": cap,
-        }
-        self._process = subprocess.Popen(
-            [sys.executable, str(CHILD), json.dumps(job)],
-            stdin=subprocess.PIPE,
-            stdout=self._output,
-            stderr=self._output,
-            env={**environ, COOKIE: self._nonce, "PYTHONUNBUFFERED": "1"},
-            start_new_session=True,
-        )
-
-    def ask(self, stage: str, do: str, arguments: dict[str, Any]) -> Answer | None:
-        """Return the answer; ``None`` if the child was gone before it announced the stage."""
-        deadline = time.monotonic() + self._timeout
-        request = {"id": stage, "do": do, "with": arguments, "deadline": self._timeout}
-        pipe = self._process.stdin
-        assert pipe is not None
-        try:
-            pipe.write(json.dumps(request).encode() + b"\n")
-            pipe.flush()
-        except OSError:
-            return None
-        return self._await(stage, deadline)
-
-    def _await(self, stage: str, deadline: float) -> Answer | None:
-        announced, rest, pause = False, b"", 0.001
-        while True:
-            gone = self._process.poll() is not None  # asked before the file is read: what it wrote last is not missed
-            rest += self._reader.read()
-            *lines, rest = rest.split(b"\n")
-            for line in lines:
-                event = self._event(line)
-                if event is None:
-                    return self._fault(stage, "garbled", "wrote something else into the file of answers")
-                if event.get("id") == stage and event.get("event") == "end":
-                    return _answer(stage, event)
-                announced = announced or event.get("id") == stage
-            if gone:
-                return self._fault(stage, "crashed", told_exit(self._process.returncode)) if announced else None
-            if time.monotonic() > deadline:
-                return self._fault(stage, "hung", f"did not end within {self._timeout:g} s")
-            self._bound_output()
-            time.sleep(pause)
-            pause = min(pause * 1.5, 0.02)
-
-    def _event(self, line: bytes) -> dict[str, Any] | None:
-        try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
-            return None
-        return event if isinstance(event, dict) and event.get("nonce") == self._nonce else None
-
-    def _fault(self, stage: str, fault: Fault, detail: str) -> Answer:
-        return Answer(stage, fault=fault, detail=detail, output=self._tail())
-
-    def _bound_output(self) -> None:
-        if os.fstat(self._output.fileno()).st_size > OUTPUT_LIMIT:
-            os.ftruncate(self._output.fileno(), 0)
-
-    def _tail(self) -> str:
-        """The last lines of the output, which say where a crash or a hang was."""
-        size = os.fstat(self._output.fileno()).st_size
-        self._output.seek(max(0, size - 4096))
-        lines = self._output.read(4096).decode(errors="replace").split("\n")
-        return "\n".join(line.rstrip() for line in lines[-12:] if line.strip())
-
-    def end(self) -> None:
-        """Kill the process with all that it started and remove its files."""
-        assert self._process.stdin is not None
-        end(self._process, self._nonce)
-        for stream in (self._process.stdin, self._reader, self._output):
-            try:
-                stream.close()
-            except OSError:
-                continue
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _answer(stage: str, event: dict[str, Any]) -> Answer:
-    return Answer(
-        stage,
-        value=event.get("value"),
-        error=str(event.get("error", "")),
-        warnings=tuple(event.get("warnings", ())),
-        missing=tuple(event.get("missing", ())),
-    )

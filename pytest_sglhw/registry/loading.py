@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from pytest_sglhw.errors import RegistryError
 from pytest_sglhw.registry.registry import ENTRY_POINT_GROUP, Registry
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     import pytest
 
 
@@ -17,6 +18,8 @@ def load(config: pytest.Config | None = None) -> Registry:
 
     :raises RegistryError: a bad row, a name defined twice, or an entry point that fails; names who added it.
     """
+    from importlib.metadata import entry_points
+
     registry = built_in()
     for entry_point in entry_points(group=ENTRY_POINT_GROUP):
         _add_from(entry_point, registry)

@@ -25,7 +25,8 @@ class Loader:
 try:
     Loader().load()
 except ImportError as error:
-    text = "[sgl_kernel] CRITICAL: Could not load any common_ops library!" + " x" * 3000 + str(error) + " y" * 3000
+    head = "[sgl_kernel] CRITICAL: Could not load any common_ops library!" + " x" * 3000
+    text = f"{head} - ImportError: {error}" + " y" * 3000
     raise ImportError(text) from None
 """
 
