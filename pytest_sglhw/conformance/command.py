@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 from pytest_sglhw.conformance.cells import DTYPES, PAGE_SIZES
-
-if TYPE_CHECKING:
-    import argparse
 
 #: Arguments that this command does not know are pytest's.
 PASSES_ARGUMENTS_ON = True
@@ -42,11 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--page-size", action="append", default=[], metavar="N", help=f"only this page size: {sizes}")
     add("--profile", default=None, metavar="P", help="effort: quick, ci (default) or deep")
     add("--report", default=None, metavar="FILE", help="write a JSON Lines report")
+    add("--self-test", action="store_true", help="plant faults in correct kernels and show which law kills each")
     add("--isolate", action="store_true", help="run each cell in a child process: a crash or a hang is one failed cell")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the matrix in a pytest of its own (this process has imported too much already); return its exit status."""
+    if args.self_test:
+        return _self_test(args)
     return subprocess.call([sys.executable, "-m", "pytest", *pytest_arguments(args)])
 
 
@@ -58,3 +58,19 @@ def pytest_arguments(args: argparse.Namespace) -> list[str]:
     result += [f"--sglhw-{name}={getattr(args, name)}" for name in ("profile", "report") if getattr(args, name)]
     result += ["--sglhw-matrix-isolate"] if args.isolate else []
     return [*result, *args.rest]
+
+
+def _self_test(args: argparse.Namespace) -> int:
+    """Run the self-test. It takes the profile, kernels by name and Hypothesis' seed, and refuses all other options."""
+    from pytest_sglhw.conformance import self_test
+    from pytest_sglhw.conformance.runner import PROFILES
+
+    parser = argparse.ArgumentParser(prog="sglhw conformance --self-test", allow_abbrev=False)
+    parser.add_argument("--profile", choices=tuple(PROFILES), default="ci")
+    parser.add_argument("--kernel", choices=self_test.kernels_with_mutants(), action="append", default=[])
+    parser.add_argument("--hypothesis-seed", type=int, default=0, metavar="N")
+    several = {name: getattr(args, name) for name in _OPTIONS} | {"profile": filter(None, [args.profile])}
+    several |= {"report": filter(None, [args.report]), "isolate": ["yes"] if args.isolate else []}
+    given = [f"--{name.replace('_', '-')}={value}" for name, values in several.items() for value in values]
+    options = parser.parse_args([*given, *args.rest])
+    return self_test.run(options.profile, options.hypothesis_seed, options.kernel)

@@ -31,12 +31,11 @@ class Effort(NamedTuple):
 
     rows: int
     draws: int
+    reduction: int = 400
+    """Calls that the reduction of a failing case may take."""
 
 
 PROFILES = {"quick": Effort(2, 3), "ci": Effort(8, 20), "deep": Effort(8, 1000)}
-
-#: Calls that the reduction of a failing case may take.
-REDUCTION_STEPS = 400
 
 _RAW_SKIP = "called pytest.{name} inside an example of the matrix; reject the example with bench.reject(reason) instead"
 
@@ -156,7 +155,9 @@ class CellRun:
         """Make the case smaller as long as it fails in the same way; not at all once the device is lost."""
         steps = 0
         if not is_sticky(error):
-            case, error, steps = reduce_case(lambda smaller: self._broken(law, smaller), self._smaller, case, error)
+            case, error, steps = reduce_case(
+                lambda smaller: self._broken(law, smaller), self._smaller, case, error, self.effort.reduction
+            )
         return CellError(self.bench, law, case, error, steps)
 
     def _smaller(self, case: Any) -> Any:
@@ -164,14 +165,18 @@ class CellRun:
 
 
 def reduce_case(
-    fails: Callable[[Any], BaseException | None], smaller: Callable[[Any], Any], case: Any, error: BaseException
+    fails: Callable[[Any], BaseException | None],
+    smaller: Callable[[Any], Any],
+    case: Any,
+    error: BaseException,
+    limit: int,
 ) -> tuple[Any, BaseException, int]:
-    """Take smaller cases greedily as long as they fail with the same law (or class of error)."""
+    """Take smaller cases greedily as long as they fail with the same law (or class of error), in ``limit`` calls."""
     steps, progress = 0, True
     while progress:
         progress = False
         for candidate in smaller(case):
-            if steps >= REDUCTION_STEPS:
+            if steps >= limit:
                 return case, error, steps
             steps += 1
             found = fails(candidate)

@@ -172,7 +172,8 @@ def _v_head_bytes(rng: Random, facts: TransferFacts, parts: tuple[str, ...], hea
     """A V width of its own where the kernel has no common row size (and there is a V)."""
     if not facts.direct or len(parts) == 1:
         return head_bytes
-    return rng.choice((head_bytes, itemsize, max(itemsize, head_bytes // itemsize // 2 * itemsize)))
+    half = max(itemsize, head_bytes // itemsize // 2 * itemsize)
+    return rng.choice((head_bytes, itemsize, half, head_bytes + itemsize))
 
 
 def _pool_tokens(rng: Random, layout: str, page_size: int, most: int) -> int:
