@@ -31,6 +31,9 @@ LANE_FACTS = pytest.StashKey[dict[str, Any]]()
 #: What ``lanes`` found at the end of the run: one sentence for each promise that was not kept.
 BROKEN_PROMISES = pytest.StashKey[list[str]]()
 
+#: What ``workers`` gave to each worker: worker id -> its devices, as its mask has them.
+WORKER_DEVICES = pytest.StashKey[dict[str, str]]()
+
 _encode = json.JSONEncoder(default=str, separators=(",", ":")).encode
 
 
@@ -184,6 +187,7 @@ class Recorder:
             "counts": dict(self._counts),
             "files": dict(self._files),
             "reruns": self._reruns,
+            "worker_devices": self._config.stash.get(WORKER_DEVICES, {}),
             "collected": getattr(session, "testscollected", 0),
             "duration": round(time.time() - self._begun, 3),
         }

@@ -44,12 +44,13 @@ class Controller:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
-        #: Worker id -> the devices that it was given, as its mask has them.
+        self._workers = 0
         self.devices: dict[str, str] = {}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
         """Give each worker its share before anything in it is imported."""
+        self._workers = len(specs)
         if self._settings.devices == "off":
             return
         local = [spec for spec in specs if spec.popen]
@@ -71,14 +72,29 @@ class Controller:
         """Note what a worker holds; a replacement has the spec, and so the devices, of the worker that crashed."""
         env = node.gateway.spec.env
         if PINNED in env:
+            from pytest_sglhw.report.recorder import WORKER_DEVICES
+
+            self._config.stash[WORKER_DEVICES] = self.devices
             # The mask was set just before PINNED, whatever else the spec of the worker sets.
             self.devices[node.gateway.id] = env[list(env)[list(env).index(PINNED) - 1]]
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Show which worker had which devices."""
-        if self.devices and terminalreporter.verbosity >= 0:
+        """Show which worker had which devices, or that all of them shared what each could have had for itself."""
+        if terminalreporter.verbosity < 0:
+            return
+        if self.devices:
             held = ", ".join(f"{worker}={names}" for worker, names in self.devices.items())
             terminalreporter.write_line(f"sglhw: devices of the workers: {held}")
+        elif self._workers > 1 and (count := self._devices_known()) > 1:
+            terminalreporter.write_line(
+                f"sglhw: {self._workers} workers shared {count} devices; --sglhw-devices auto gives each its own"
+            )
+
+    def _devices_known(self) -> int:
+        from pytest_sglhw.environment.detection import DETECTION
+
+        known = self._config.stash[DETECTION].known()
+        return len(known.usable_devices) if known is not None else 0
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, report: pytest.TestReport) -> None:

@@ -40,13 +40,16 @@ def test_workers_are_pinned_before_conftest_is_imported(pytester, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
     pytester.makeconftest(LOG_MASK)
     pytester.makepyfile(LOG_TEST)
-    result = run(pytester, "--sglhw-fake", "cuda:sm90*2", "--sglhw-devices", "auto", "-n", "2", "--dist", "each")
+    args = ("--sglhw-devices", "auto", "-n", "2", "--dist", "each", "--sglhw-report", "report.jsonl")
+    result = run(pytester, "--sglhw-fake", "cuda:sm90*2", *args)
     result.assert_outcomes(passed=16)
     assert seen(pytester) == {
         "gw0": "[('CUDA_VISIBLE_DEVICES', '2')]",
         "gw1": "[('CUDA_VISIBLE_DEVICES', '5')]",
     }
     result.stdout.fnmatch_lines(["sglhw: devices of the workers: gw0=2, gw1=5"])
+    end = json.loads(pytester.path.joinpath("report.jsonl").read_text().splitlines()[-1])
+    assert end["worker_devices"] == {"gw0": "2", "gw1": "5"}
 
 
 def test_off_by_default(pytester, monkeypatch):
@@ -54,7 +57,9 @@ def test_off_by_default(pytester, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
     pytester.makeconftest(LOG_MASK)
     pytester.makepyfile(LOG_TEST)
-    run(pytester, "--sglhw-fake", "cuda:sm90*2", "-n", "2", "--dist", "each").assert_outcomes(passed=16)
+    result = run(pytester, "--sglhw-fake", "cuda:sm90*2", "-n", "2", "--dist", "each")
+    result.assert_outcomes(passed=16)
+    result.stdout.fnmatch_lines(["sglhw: 2 workers shared 2 devices; --sglhw-devices auto gives each its own"])
     assert set(seen(pytester).values()) == {"[('CUDA_VISIBLE_DEVICES', '2,5')]"}
 
 
