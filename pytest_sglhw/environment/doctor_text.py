@@ -39,21 +39,32 @@ def _capabilities(e: Environment) -> Iterator[str]:
     if not e.capabilities:
         return
     width = max(map(len, e.capabilities))
+    said: dict[str, str] = {}
     yield "capabilities"
     for state in STATES:
         for name, found in sorted(e.capabilities.items()):
             if found.state == state:
                 yield f"  {name:<{width}}  {state:<11}  {found.reason}"
-                yield from _details(found, width)
+                yield from _details(name, found, width, said)
 
 
-def _details(found: CapabilityState, width: int) -> Iterator[str]:
+def _details(name: str, found: CapabilityState, width: int, said: dict[str, str]) -> Iterator[str]:
+    """Show the evidence, what several capabilities have in common only once (``said``: line -> who said it)."""
     indent = " " * (width + 17)
-    for seen in found.evidence:
-        yield from (f"{indent}{line}" for line in seen.splitlines())
+    lines = [line for seen in found.evidence for line in seen.splitlines()]
+    yield from (f"{indent}{_short(line)}" for line in lines if line not in said)
+    if repeated := sorted({said[line] for line in lines if line in said}):
+        yield f"{indent}and what {', '.join(repeated)} shows"
+    said.update((line, name) for line in lines if line not in said)
     by_platform = found.state == "unavailable" and not found.evidence and " is for " in found.reason
     if found.remedy and found.state != "available" and not by_platform:
         yield f"{indent}-> {found.remedy}"
+
+
+def _short(line: str, limit: int = 240) -> str:
+    """Cut the middle out of a long line: what failed stands first, and the last link of its causes at the end."""
+    half = limit // 2
+    return line if len(line) <= limit else f"{line[:half]} ... {line[-half:]}"
 
 
 def _disagreements(e: Environment) -> Iterator[str]:
