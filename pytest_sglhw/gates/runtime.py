@@ -127,6 +127,7 @@ class Runtime:
 
     def __init__(self, gatekeeper: Gatekeeper) -> None:
         self._gatekeeper = gatekeeper
+        self._judging = False  # no test of this run had a judge so far
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
@@ -135,6 +136,9 @@ class Runtime:
         if not judges:
             return (yield)
         item.stash[JUDGES] = judges
+        if not self._judging:
+            self._judging = True
+            item.config.pluginmanager.register(CallWatch(), "sglhw-gates-call-watch")
         with _watching(judges, call=False):
             return (yield)
 
@@ -149,31 +153,30 @@ class Runtime:
         verdict = item.stash[VERDICT] = self._gatekeeper.verdict(asked)
         return self._gatekeeper.judges(item, asked, verdict) if verdict.action in ("run", "raise") else None
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
-        """Let the judges watch."""
-        judges = item.stash.get(JUDGES, None)
-        if not judges:
-            return (yield)
-        with _watching(judges, call=True):
-            return (yield)
-
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Attach the facts, and let the judges speak."""
         report = yield
-        verdict = item.stash.get(VERDICT, None)
-        if verdict is None:
-            return report
-        if call.when == "setup":
+        if call.when == "setup" and (verdict := item.stash.get(VERDICT, None)) is not None:
             if call.excinfo is not None and isinstance(call.excinfo.value, GateSkip):
                 report.longrepr = (os.fspath(item.path), (item.location[1] or 0) + 1, f"Skipped: {verdict.reason}")
             attach(report, verdict.facts)
-        for judge in item.stash.get(JUDGES, ()):
-            judge.judge(report, call)
+        if self._judging:
+            for judge in item.stash.get(JUDGES, ()):
+                judge.judge(report, call)
         return report
+
+
+class CallWatch:
+    """Let the judges watch the call as well: registered when the first test that has a judge is set up."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
+        """Let the judges watch."""
+        with _watching(item.stash.get(JUDGES, []), call=True):
+            return (yield)
 
 
 def _watching(judges: list[Judge], *, call: bool) -> ExitStack:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -38,27 +39,28 @@ class Skips:
         return [f"{self.count:>5}  {code}: {self.reason}", f"       e.g. {self.example}{remedy}"]
 
 
-class Summary:
-    """Lives where the terminal is: in the only process, or in the controller of the workers."""
+class Told:
+    """What the facts on the reports of a run come to."""
 
     def __init__(self) -> None:
-        self._skips: dict[str, Skips] = {}
-        self._vacuous: list[str] = []
-        self._stale: list[str] = []
+        self.skips: dict[str, Skips] = {}
+        self.vacuous: list[str] = []
+        self.stale: list[str] = []
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep what the summary will say."""
-        facts = getattr(report, "sglhw", None)
-        if not facts:
-            return
+    def add(self, report: pytest.TestReport, facts: Mapping[str, Any]) -> None:
+        """Take the report of one phase."""
         code = facts.get("reason_code")
         if code and report.skipped and "outcome" not in facts:
-            skips = self._skips.get(code) or self._skips.setdefault(code, Skips(report.nodeid, facts))
+            skips = self.skips.get(code) or self.skips.setdefault(code, Skips(report.nodeid, facts))
             skips.count += 1
         if "vacuous" in facts:
-            self._vacuous.append(f"{report.nodeid}: {facts['vacuous']}")
+            self.vacuous.append(f"{report.nodeid}: {facts['vacuous']}")
         if "stale" in facts:
-            self._stale.append(f"{report.nodeid}: {facts['stale']}")
+            self.stale.append(f"{report.nodeid}: {facts['stale']}")
+
+
+class Summary:
+    """Lives where the terminal is: in the only process, or in the controller of the workers."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, Any] | None:
@@ -68,13 +70,17 @@ class Summary:
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show each reason code with its count, an example, and what would make it run; loud ones even when quiet."""
-        ordered = sorted(self._skips.items())
+        told = Told()
+        for report in chain.from_iterable(terminalreporter.stats.values()):  # pytest keeps them all: no hook for each
+            if facts := getattr(report, "sglhw", None):
+                told.add(report, facts)
+        ordered = sorted(told.skips.items())
         quiet = terminalreporter.verbosity < 0
         calm = [] if quiet else [line for code, skips in ordered if not skips.loud for line in skips.lines(code)]
         loud = [line for code, skips in ordered if skips.loud for line in skips.lines(code)]
         _section(terminalreporter, _SKIPPED, calm)
-        _section(terminalreporter, _VACUOUS, self._vacuous)
-        _section(terminalreporter, _STALE, self._stale)
+        _section(terminalreporter, _VACUOUS, told.vacuous)
+        _section(terminalreporter, _STALE, told.stale)
         _section(terminalreporter, _LOUD, loud, sep="!", red=True, bold=True)
 
 
