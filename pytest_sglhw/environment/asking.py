@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.conversation import Child
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
 Fault = Literal["hung", "crashed", "garbled"]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What came of one stage: a ``value``, an ``error`` that it raised, or a ``fault`` of the whole process."""
 
     stage: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -27,7 +26,7 @@ class Child:
 
     def __init__(self, timeout: float, cap: float, environ: dict[str, str], poisoned: tuple[str, ...]) -> None:
         self._timeout = timeout
-        self._nonce = secrets.token_hex(16)
+        self._nonce = os.urandom(16).hex()
         self._folder = tempfile.mkdtemp(prefix="sglhw-probe-")
         self._answers = Path(self._folder, "answers")
         self._answers.touch()

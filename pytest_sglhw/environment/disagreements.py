@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_sglhw.environment.masks import hiding_mask, masks_of
 
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from pytest_sglhw.registry.platforms import Platform
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
+class Findings(NamedTuple):
     """Everything that the probe saw."""
 
     rows: Sequence[Platform]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_sglhw.environment.asking import Answer, Asker
 from pytest_sglhw.environment.masks import hiding_mask
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from pytest_sglhw.registry.platforms import Platform
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(NamedTuple):
     """The devices of one namespace of torch (``torch.cuda`` serves CUDA and ROCm), as its platform enumerates them."""
 
     row: Platform
@@ -60,8 +59,7 @@ def ask_families(
     return tuple(sorted(families, key=lambda family: (not family.built, order.index(family.row))))
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """The platform, why, and the family it came from (``None``: no accelerator)."""
 
     name: str

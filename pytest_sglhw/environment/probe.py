@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import platform as os_platform
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_sglhw.environment.asking import Answer, Asker
 from pytest_sglhw.environment.disagreements import Findings, disagreements
@@ -100,7 +100,7 @@ class Probe:
         if not torch.ok and torch.error.startswith("ModuleNotFoundError: No module named 'torch'"):
             return self._record(_Asked(choice=Choice("cpu", "there is no torch"), status="ok"))
         if not torch.ok:
-            fault = replace(torch, fault=torch.fault or "crashed")
+            fault = torch._replace(fault=torch.fault or "crashed")
             return self._record(_Asked(choice=Choice("unknown", f"{torch.stage} {_went(torch)}", fault=fault)))
         return self._record(self._enumerate(torch.value))
 
@@ -192,8 +192,7 @@ class Probe:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(NamedTuple):
     """What the child said about the platform."""
 
     choice: Choice

@@ -10,9 +10,8 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_sglhw.environment.masks import read_masks
 from pytest_sglhw.environment.packages import distributions, find_top_level, where_is
@@ -21,13 +20,12 @@ if TYPE_CHECKING:
     from pytest_sglhw.registry.platforms import Platform
 
 
-@dataclass(frozen=True, slots=True)
-class TorchBuild:
+class TorchBuild(NamedTuple):
     """What the files of an installed torch say about it."""
 
     path: str
     version: str | None = None
-    strings: Mapping[str, str] = field(default_factory=dict)
+    strings: Mapping[str, str] = {}
     """Version strings that are set, by platform word: ``cuda``, ``hip``, ``xpu``, ``musa``, ..."""
     readable: bool = True
     """Whether ``version.py`` says for each of ``cuda`` and ``hip`` whether it is set."""
@@ -35,8 +33,7 @@ class TorchBuild:
     """Whether the files prove a CPU build: no version string, and the local version or the libraries say so."""
 
 
-@dataclass(frozen=True, slots=True)
-class StaticFacts:
+class StaticFacts(NamedTuple):
     """What is known about this machine without asking anything that could hang."""
 
     torch: TorchBuild | None
