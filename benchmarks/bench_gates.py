@@ -1,7 +1,7 @@
 """What the gates cost: suites with our marks against the same suite without plugin and marks.
 
-CPU seconds of the whole run, its workers included. The runs alternate, so that a machine that gets busy slows all; the
-ratio is that of the medians. ``python benchmarks/bench_gates.py [ROUNDS]``.
+CPU seconds of the whole run, its workers included. The runs alternate, so that a machine that gets busy slows all; a
+ratio is the median of those of runs that follow each other. ``python benchmarks/bench_gates.py [ROUNDS]``.
 """
 
 from __future__ import annotations
@@ -70,25 +70,18 @@ def run(folder: Path, case: Case) -> Cost:
     return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
-def measure(folder: Path, cases: list[Case], rounds: int) -> dict[str, Cost]:
-    """Run all cases in turn, ``rounds`` times; give the medians."""
-    costs: dict[str, list[Cost]] = {case.name: [run(folder, case)] for case in cases}
-    for _ in range(rounds - 1):
-        for case in cases:
-            costs[case.name].append(run(folder, case))
-    return {
-        name: Cost(statistics.median(cost.seconds for cost in found), statistics.median(cost.memory for cost in found))
-        for name, found in costs.items()
-    }
+def measure(folder: Path, cases: list[Case], rounds: int) -> list[list[Cost]]:
+    """Run all cases in turn, ``rounds`` times after one that warms the caches; give the costs of each round."""
+    return [[run(folder, case) for case in cases] for _ in range(rounds + 1)][1:]
 
 
 def compare(folder: Path, base: Case, cases: list[Case], rounds: int) -> list[str]:
     """Print the ratio of each case to ``base``; give those that missed the bound."""
     found = measure(folder, [base, *cases], rounds)
     missed = []
-    for case in cases:
-        ratio = found[case.name].seconds / found[base.name].seconds
-        memory = found[case.name].memory - found[base.name].memory
+    for at, case in enumerate(cases, start=1):
+        ratio = statistics.median(costs[at].seconds / costs[0].seconds for costs in found)
+        memory = statistics.median(costs[at].memory - costs[0].memory for costs in found)
         bounded = case.suite != "skipif"
         print(
             f"{case.name:44} {ratio:6.3f} times the bare cpu time, {memory:+6.1f} MiB"
@@ -101,9 +94,8 @@ def compare(folder: Path, base: Case, cases: list[Case], rounds: int) -> list[st
 
 def load_cost(folder: Path, rounds: int) -> list[str]:
     """Print what loading the plugin costs a run without our marks, over a plugin that is an empty file."""
-    empty, ours = Case("empty", "one", ("-p", "empty_plugin")), Case("ours", "one", PLUGIN)
-    found = measure(folder, [empty, ours], 3 * rounds)
-    milliseconds = (found["ours"].seconds - found["empty"].seconds) * 1e3
+    found = measure(folder, [Case("empty", "one", ("-p", "empty_plugin")), Case("ours", "one", PLUGIN)], 3 * rounds)
+    milliseconds = statistics.median(ours.seconds - empty.seconds for empty, ours in found) * 1e3
     print(f"{'loading the plugin, no marks':44} {milliseconds:6.1f} ms over an empty plugin (bound {LOAD_BOUND})")
     return ["load"] if milliseconds > LOAD_BOUND else []
 
