@@ -22,7 +22,7 @@ RUNS = ("transfer_kv_direct",)
 LOAD = ("transfer_kv_per_layer_direct_pf_lf",)
 STORE = ("transfer_kv_all_layer_direct_lf_pf",)
 DIRECT = RUNS + LOAD + STORE
-ANYWHERE = (*MISPLACED, "vacuous", "IndexError")
+ANYWHERE = (*MISPLACED, "vacuous", "IndexError", "split", "round_trip")
 
 
 def _sources(change: Callable[[list[torch.Tensor]], list[torch.Tensor]]) -> Callable[[], Fault]:

@@ -36,6 +36,9 @@ K_AND_V = tuple(name for name in EVERY if "_mla" not in name)
 MISPLACED = ("reference", "untouched")
 #: Bytes that did not come: where they are all that an example moves, nothing was written.
 LOST = ("reference", "vacuous")
+#: Where a fault depends on the indices or the launch of a call, another call than the first may be what shows it.
+BY_CALL = ("quota", "split", "round_trip")
+ANYWHERE = (*MISPLACED, "vacuous", "IndexError", *BY_CALL)
 
 
 MUTANTS = (
@@ -119,21 +122,21 @@ MUTANTS = (
     Mutant(
         "indices crossed",
         EVERY,
-        (*MISPLACED, "vacuous", "IndexError"),
+        ANYWHERE,
         "source slots are written, destination slots read",
         changing(src_indices=lambda given: given["dst_indices"], dst_indices=lambda given: given["src_indices"]),
     ),
     Mutant(
         "destination slots are the source's",
         EVERY,
-        (*MISPLACED, "vacuous", "IndexError"),
+        ANYWHERE,
         "one index tensor for both sides",
         changing(dst_indices=lambda given: given["src_indices"]),
     ),
     Mutant(
         "source slots are 0, 1, 2, ...",
         EVERY,
-        (*MISPLACED, "vacuous", "IndexError"),
+        ANYWHERE,
         "the source indices are not read",
         changing(src_indices=lambda given: torch.arange(len(given["src_indices"]))),
     ),
@@ -154,14 +157,14 @@ MUTANTS = (
     Mutant(
         "items beyond one launch left out",
         EVERY,
-        (*LOST, "quota"),
+        LOST + BY_CALL,
         "no loop over items where they outnumber quota x warps",
         items(lambda indices, given: indices[: faults.launch(given)]),
     ),
     Mutant(
         "last part of a launch left out",
         EVERY,
-        (*LOST, "quota", "split"),
+        LOST + BY_CALL,
         "the number of items is divided by the warps, rounding down",
         items(
             lambda indices, given: indices[
@@ -172,21 +175,21 @@ MUTANTS = (
     Mutant(
         "each source once",
         LAYER + LOAD_PAGES,
-        LOST,
+        LOST + BY_CALL,
         "a shared prefix is moved for the first request only",
         lambda: faults.each_source_once,
     ),
     Mutant(
         "indices sorted",
         EVERY,
-        (*MISPLACED, "vacuous"),
+        ANYWHERE,
         "the pairs are lost where one side is sorted for coalescing",
         changing(src_indices=lambda given: given["src_indices"].sort().values),
     ),
     Mutant(
         "slot 0 left out",
         LAYER + LOAD_PAGES,
-        LOST,
+        LOST + BY_CALL,
         "sglang #32477: the padding slot of a pool without one",
         lambda: faults.without_slot_0,
     ),
