@@ -10,10 +10,6 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: What a driver says when its context is lost: every later call on the device fails too.
-STICKY = ("illegal memory access", "device-side assert", "unspecified launch failure", "misaligned address",
-          "hardware exception", "an illegal instruction", "context is destroyed")  # fmt: skip
-
 
 class Arena:
     """CPU memory for buffers, handed out round and round, with wide margins.
@@ -86,9 +82,3 @@ class Place:
                 yield
         finally:
             self._runtime.synchronize(self.device)
-
-
-def is_sticky(error: BaseException) -> bool:
-    """Whether the device's context is lost with this error."""
-    text = str(error)
-    return isinstance(error, RuntimeError) and any(words in text for words in STICKY)

@@ -11,13 +11,13 @@ import torch
 
 from pytest_sglhw.conformance import known_gaps
 from pytest_sglhw.conformance.bench import Bench
-from pytest_sglhw.conformance.devices import is_sticky
 from pytest_sglhw.conformance.failures import CellError
 from pytest_sglhw.conformance.hooks import FACTS
 from pytest_sglhw.conformance.isolation import KernelCrashError, run_in_child
 from pytest_sglhw.conformance.kernels import all_kernels
 from pytest_sglhw.conformance.runner import PROFILES, CellRun
 from pytest_sglhw.conformance.strategies import PinnedDraw
+from pytest_sglhw.environment.sticky import is_sticky
 
 if TYPE_CHECKING:
     from pytest_sglhw.conformance.hooks import Matrix, MatrixItem

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 
 from pytest_sglhw.conformance import covering, known_crashes
 from pytest_sglhw.conformance.checks import examine
-from pytest_sglhw.conformance.devices import is_sticky
 from pytest_sglhw.conformance.failures import CellError, RejectedError
 from pytest_sglhw.conformance.strategies import Example, PinnedDraw, examples
+from pytest_sglhw.environment.sticky import is_sticky
 
 if TYPE_CHECKING:
     from pytest_sglhw.conformance.bench import Bench

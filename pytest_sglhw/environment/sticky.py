@@ -1,0 +1,33 @@
+"""Which errors outlive their call: after them every call on the device fails, in this process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+#: How the runtimes word an error that outlives its call: CUDA and HIP share texts, the rest are by vendor.
+_STICKY = re.compile(
+    r"""illegal\ memory\ access | illegal\ (?:instruction|address) | misaligned\ address | unspecified\ launch\ failure
+    | device-side\ assert | invalid\ (?:program\ counter|address\ space) | hardware\ stack\ error
+    | launch\ timed\ out | uncorrectable\ (?:ECC|NVLink) | context\ is\ destroyed
+    | (?:hip|cuda)Error(?:IllegalAddress|LaunchFailure|Assert|MisalignedAddress|IllegalInstruction|ECCUncorrectable)
+    | CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_FAILED|ASSERT|MISALIGNED_ADDRESS|ILLEGAL_INSTRUCTION)
+    | HSA_STATUS_ERROR_(?:EXCEPTION|MEMORY_FAULT|MEMORY_APERTURE_VIOLATION) | memory\ access\ fault\ by\ gpu
+    | (?:UR_RESULT|PI|ZE_RESULT)_ERROR_DEVICE_LOST | aicore\ (?:exception|execution\ is\ abnormal)
+    | vector\ core\ exception | MUSA\ error:\ .*(?:illegal|unspecified)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def is_sticky(error: BaseException) -> bool:
+    """Whether ``error``, or one that it came from, says that the device context is lost."""
+    return any(isinstance(link, RuntimeError) and _STICKY.search(str(link)) for link in _chain(error))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or link.__context__
