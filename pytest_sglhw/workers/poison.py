@@ -17,6 +17,7 @@ from pytest_sglhw.environment.sticky import is_sticky
 from pytest_sglhw.gates.reports import attach
 from pytest_sglhw.gates.runtime import VERDICT
 
+
 class PoisonedSkip(pytest.skip.Exception):  # type: ignore[name-defined,misc]
     """A device test that was not run because an earlier one lost the device context of this process."""
 
