@@ -69,7 +69,10 @@ def __getattr__(name: str) -> Any:
     if _MARKS.fullmatch(name):
         import pytest
 
-        return getattr(pytest.mark, name)
+        mark = getattr(pytest.mark, name)
+        if name == "sglhw":  # imported into a test module, it stands before the predicates of skipif("sglhw.is_cuda")
+            vars(mark).update(import_module(_PREDICATES).PREDICATES)
+        return mark
     target = _PUBLIC.get(name)
     if target is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

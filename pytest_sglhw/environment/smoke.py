@@ -11,6 +11,8 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+from pytest_sglhw.registry.platforms import BUILTIN_PLATFORMS
+
 if TYPE_CHECKING:
     import torch
 
@@ -106,9 +108,7 @@ def p2p() -> bool:
 
 def cpu_engine() -> bool:
     """Look whether SGLang would take its CPU engine here, where torch has no accelerator."""
-    import torch
-
-    return torch.accelerator.current_accelerator() is not None or os.environ.get("SGLANG_USE_CPU_ENGINE") == "1"
+    return _accelerator() is not None or os.environ.get("SGLANG_USE_CPU_ENGINE") == "1"
 
 
 def amx() -> bool:
@@ -121,12 +121,24 @@ def amx() -> bool:
 
 def _device() -> str:
     """Name torch's accelerator; ``cuda`` on ROCm."""
+    found = _accelerator()
+    if found is None:
+        raise RuntimeError("torch has no accelerator in this process")
+    return found
+
+
+def _accelerator() -> str | None:
+    """Ask each kind of device first: ``torch.accelerator`` is new in 2.6, and names what is built without a device."""
     import torch
 
-    accelerator = torch.accelerator.current_accelerator()
-    if accelerator is None:
-        raise RuntimeError("torch has no accelerator in this process")
-    return str(accelerator.type)
+    for platform in BUILTIN_PLATFORMS:
+        available = getattr(getattr(torch, platform.get("api", ""), None), "is_available", None)
+        if available is not None and available():
+            return str(platform["device_type"])
+    general = getattr(torch, "accelerator", None)
+    if general is None or not general.is_available():
+        return None
+    return str(general.current_accelerator().type)
 
 
 def _is_gfx942() -> bool:

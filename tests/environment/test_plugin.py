@@ -42,6 +42,24 @@ def test_predicates_answer_alike_with_and_without_a_call(pytester):
     result.assert_outcomes(passed=2, skipped=2)
 
 
+def test_the_mark_sglhw_answers_the_predicates_too(pytester):
+    """A module that imports the mark shadows the name that conditions in strings use; both meanings stay."""
+    pytester.makepyfile(
+        """
+        import pytest
+        from pytest_sglhw import sglhw
+
+        @sglhw(platforms="rocm")
+        @pytest.mark.skipif("not sglhw.is_rocm", reason="name")
+        @pytest.mark.skipif("not sglhw.is_rocm()", reason="call")
+        def test_it(): assert sglhw.is_rocm and not sglhw.is_cuda
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "sglhw", "--sglhw-fake", "rocm")
+
+    result.assert_outcomes(passed=1)
+
+
 def test_a_fake_is_shown_at_the_top_and_at_the_end(pytester):
     """Nobody can take a faked run for a real one."""
     pytester.makepyfile("def test_it(): pass")

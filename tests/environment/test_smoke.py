@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -85,7 +85,7 @@ def test_fp8(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checks that can say "not here" say so; the others are never asked on such a machine, and name the reason."""
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.delenv("SGLANG_USE_CPU_ENGINE", raising=False)
     assert [smoke.p2p(), smoke.cpu_engine(), smoke.amx()] == [False, False, False]
@@ -93,9 +93,36 @@ def test_without_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
         smoke._device()
 
 
+@pytest.mark.parametrize("accelerator", [None, torch.accelerator])
+def test_device_of_a_namespace(monkeypatch: pytest.MonkeyPatch, accelerator: ModuleType | None) -> None:
+    """The device is what its own namespace of torch says, with or without ``torch.accelerator`` (new in 2.6)."""
+    monkeypatch.setattr(torch, "accelerator", accelerator)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.xpu, "is_available", lambda: True)
+    assert smoke._device() == "xpu"
+
+
+def test_a_build_without_a_device_has_no_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``current_accelerator`` of a CUDA build says ``cuda`` on a machine without any; that is no accelerator."""
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.delenv("SGLANG_USE_CPU_ENGINE", raising=False)
+    assert smoke.cpu_engine() is torch.accelerator.is_available()
+
+
+def test_a_platform_of_others_is_asked_in_general(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device type that no row names is still torch's accelerator."""
+    for name in ("cuda", "xpu", "mps"):
+        monkeypatch.setattr(getattr(torch, name), "is_available", lambda: False, raising=False)
+    general = SimpleNamespace(
+        is_available=lambda: True, current_accelerator=lambda: SimpleNamespace(type="privateuseone")
+    )
+    monkeypatch.setattr(torch, "accelerator", general)
+    assert smoke._device() == "privateuseone"
+
+
 def test_cpu_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """SGLang's CPU engine is what its variable says, exactly as SGLang reads it."""
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     for value, expected in (("1", True), ("true", False), ("0", False)):
         monkeypatch.setenv("SGLANG_USE_CPU_ENGINE", value)
         assert smoke.cpu_engine() is expected
