@@ -8,6 +8,7 @@ subprocess) never writes into the outer run's report or fails the outer run's la
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -15,6 +16,9 @@ import pytest
 
 #: Set for the children of a pytest run that has read the environment variables: they do not count again there.
 NESTED_MARKER = "SGLHW_OUTER_PYTEST"
+
+#: Which part of a lane's run this is; it has no option.
+SHARD = "SGLHW_SHARD"
 
 #: Set for a remote worker, which has to look at its own machine: ``request;devices per worker;slot on its host``.
 PIN_SELF = "SGLHW_PIN_SELF"
@@ -88,6 +92,11 @@ class Settings:
 
 SETTINGS = pytest.StashKey[Settings]()
 
+#: The environment variables that count in a run. A worker gets those of its controller, under the key below in xdist's
+#: ``workerinput``: xdist hands over the command line, and a worker's own environment is that of a nested pytest.
+VARIABLES = pytest.StashKey[dict[str, str]]()
+WORKER_VARIABLES = "sglhw_variables"
+
 
 def add_options(parser: pytest.Parser) -> None:
     """Register every option and its ini twin."""
@@ -113,14 +122,14 @@ def _help(option: Option) -> str:
 
 
 def read_settings(config: pytest.Config) -> Settings:
-    """Read the settings of ``config`` and write them back as options, which is how xdist hands them to its workers."""
-    outermost = NESTED_MARKER not in os.environ and not hasattr(config, "workerinput")
+    """Read the settings of ``config`` and write them back as options, which is how an isolated test gets them."""
+    variables = config.stash[VARIABLES] = _variables(config)
     values: dict[str, Any] = {}
     for option in OPTIONS:
-        value = _value(config, option, outermost)
+        value = _value(config, option, variables)
         values[option.stem] = value
         setattr(config.option, option.dest, value)
-    shard = getattr(config.option, "sglhw_shard", None) or (os.environ.get("SGLHW_SHARD") if outermost else None)
+    shard = getattr(config.option, "sglhw_shard", None) or variables.get(SHARD)
     config.option.sglhw_shard = shard
     explicit = frozenset(stem for stem, value in values.items() if value)
     return Settings(
@@ -143,12 +152,22 @@ def read_settings(config: pytest.Config) -> Settings:
     )
 
 
-def _value(config: pytest.Config, option: Option, outermost: bool) -> Any:
+def _variables(config: pytest.Config) -> dict[str, str]:
+    if hasattr(config, "workerinput"):
+        handed: dict[str, str] = config.workerinput.get(WORKER_VARIABLES, {})
+        return handed
+    if NESTED_MARKER in os.environ:
+        return {}
+    names = [*(option.env for option in OPTIONS if option.env), SHARD]
+    return {name: os.environ[name] for name in names if os.environ.get(name)}
+
+
+def _value(config: pytest.Config, option: Option, variables: Mapping[str, str]) -> Any:
     value = getattr(config.option, option.dest, None)
     if value is not None and value is not False:
         return value
-    if option.env and outermost and os.environ.get(option.env):
-        return os.environ[option.env]
+    if option.env and option.env in variables:
+        return variables[option.env]
     return (config.getini(option.dest) or None) if option.ini else None
 
 

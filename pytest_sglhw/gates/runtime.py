@@ -163,10 +163,17 @@ class Runtime:
             if call.excinfo is not None and isinstance(call.excinfo.value, GateSkip):
                 report.longrepr = (os.fspath(item.path), (item.location[1] or 0) + 1, f"Skipped: {verdict.reason}")
             attach(report, verdict.facts)
+        if report.skipped and VERDICT in item.stash and _is_own_skip(report, call):
+            attach(report, {"reason_code": None, "reason": ""})
         if self._judging:
             for judge in item.stash.get(JUDGES, ()):
                 judge.judge(report, call)
         return report
+
+
+def _is_own_skip(report: pytest.TestReport, call: pytest.CallInfo[None]) -> bool:
+    """Whether the test skips itself, or pytest skips it: then no verdict of ours is the reason."""
+    return not hasattr(report, "wasxfail") and not (call.excinfo and isinstance(call.excinfo.value, GateSkip))
 
 
 class CallWatch:

@@ -113,6 +113,8 @@ class _Lines:
                 if line.endswith(b"\n"):
                     self._damage(number, f"is not a record ({type(error).__name__}: {str(error)[:100]})")
         self._finish()
+        if not self._reading.runs and not self._reading.problems:
+            self._reading.problems.append("holds no whole record of a run: the run that was to write it barely began")
 
     def _take(self, kind: str, record: dict[str, Any]) -> None:
         if kind == "session":

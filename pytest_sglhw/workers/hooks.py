@@ -10,7 +10,7 @@ import pytest
 from pytest_sglhw.environment.pinned import PINNED, pinned_value
 from pytest_sglhw.gates.names import ISOLATED
 from pytest_sglhw.gates.policy import DEVICE_TEST, ON_FIRST
-from pytest_sglhw.settings import PIN_SELF
+from pytest_sglhw.settings import PIN_SELF, VARIABLES, WORKER_VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,11 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Note what a worker holds; a replacement has the spec, and so the devices, of the worker that crashed."""
+        """Hand the settings of the environment over, and note which devices the worker holds.
+
+        A replacement has the spec, and so the devices, of the worker that crashed.
+        """
+        node.workerinput[WORKER_VARIABLES] = self._config.stash[VARIABLES]
         env = node.gateway.spec.env
         if PINNED in env:
             from pytest_sglhw.report.recorder import WORKER_DEVICES

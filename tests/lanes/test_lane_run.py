@@ -167,6 +167,48 @@ def test_skips_of_others_and_files_without_tests_are_shown(suite: pytest.Pyteste
     assert "  1 x not today: test_later.py::test_later" in lines
 
 
+def test_a_lane_of_the_environment_holds_in_workers(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """xdist hands over the command line alone; still each worker knows the lane, as with the option."""
+    monkeypatch.setenv("SGLHW_LANE", "cpu")
+    suite.makepyfile(
+        test_empty="",
+        test_inside="""
+        from pytest_sglhw.gates.policy import LANE_POLICY
+        def test_policy(request): assert request.config.stash[LANE_POLICY].name == "cpu"
+        """,
+    )
+
+    result = run(suite, "-n", "2")
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        ["3 of 4 tests ran to a verdict", "  test_empty.py (empty): the file was collected and holds no test"]
+    )
+
+
+@WORKERS
+def test_a_skip_of_the_test_itself_is_no_skip_of_ours(suite: pytest.Pytester, workers: tuple[str, ...]) -> None:
+    """Whether inside a test that must raise or by pytest's mark beside ours: listed, and no contradiction."""
+    suite.makepyfile(
+        test_own="""
+        import pytest
+        @pytest.mark.requires_kvcacheio(otherwise="raise")
+        def test_inside(): pytest.skip("own")
+        @pytest.mark.skip(reason="not today")
+        @pytest.mark.requires_kvcacheio
+        def test_beside(): pass
+        """
+    )
+
+    result = run(suite, "--sglhw-lane", "cpu", *workers)
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        ["skips that this plugin did not cause: 2", "  1 x own: test_own.py::test_inside"],
+    )
+    result.stdout.fnmatch_lines(["  1 x not today: test_own.py::test_beside"])
+
+
 def test_a_file_that_import_or_skip_left_fails_the_run(suite: pytest.Pytester) -> None:
     """Unless the lane allows it: a whole file of tests for kernels that are not here is not nothing."""
     text = "import pytest_sglhw\npytest_sglhw.import_or_skip('sgl_kernel.kvcacheio', 'kvcacheio')\ndef test_k(): pass"

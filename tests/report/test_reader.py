@@ -76,9 +76,15 @@ NEITHER = (
 )
 
 
+NO_RECORD = "holds no whole record of a run: the run that was to write it barely began"
+
+
 @pytest.mark.parametrize(("data", "problem"), [
     (b"", "is empty: the run that was to write it never began"),
     (b" \n\n", "is empty: the run that was to write it never began"),
+    (b'{"kind":"session","schema":"1.0","run_id":"ab', NO_RECORD),
+    (b"{}", NO_RECORD),
+    (b'{"kind":"mood"}\n', NO_RECORD),
     (b"\x00\x01binary", NEITHER.format(b"\x00\x01binary")),
     (b"PK\x03\x04zip", NEITHER.format(b"PK\x03\x04zip")),
     (b"<html><body>", "is XML, but not JUnit's: it begins with <html>"),
