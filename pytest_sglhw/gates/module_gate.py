@@ -30,6 +30,7 @@ def import_or_skip(module: str, capability: str) -> ModuleType:
     :param capability: name of a capability, e.g. ``"kvcacheio"``.
     :raises ValueError: a capability that the registry does not have.
     """
+    __tracebackhide__ = True  # the skip is reported at the line of the file that asks
     config = runs.current()
     if config is None:
         return importlib.import_module(module)
@@ -49,6 +50,7 @@ def import_or_skip(module: str, capability: str) -> ModuleType:
 
 
 def _leave(config: pytest.Config, module: str, capability: str, found: CapabilityState) -> None:
+    __tracebackhide__ = True
     policy = config.stash.get(LANE_POLICY, None)
     code = _code(found.state, capability)
     text = f"import_or_skip({module!r}, {capability!r}): {capability} is {found.state}: {found.reason}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -31,10 +32,13 @@ def test_the_module_is_returned_where_the_capability_is_available(run):
 
 
 def test_the_file_is_skipped_where_it_is_not(run):
-    """One skip for the file, with the reason; nothing is imported."""
+    """One skip for the file, at its own line and with the reason; nothing is imported."""
     result = run(SOURCE, "-rs", fake="cuda,-kvcacheio", my_kernels="raise RuntimeError('imported')")
     result.assert_outcomes(skipped=1)
-    assert any(f": {WHERE}: kvcacheio is unavailable: " in line for line in result.outlines)
+    assert any(
+        re.match(rf"SKIPPED \[1\] test_\w+\.py:\d+: {re.escape(WHERE)}: kvcacheio is unavailable: ", line)
+        for line in result.outlines
+    )
 
 
 def test_a_lane_that_promises_the_capability_fails(run):
