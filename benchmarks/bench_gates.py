@@ -62,6 +62,8 @@ def run(folder: Path, case: Case) -> Cost:
     """Run one case in a process of its own and give its cost."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *case.options, f"test_{case.suite}.py"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SGLHW_", "PYTEST_"))}
+    # An installed plugin has its bytecode: without it, every run would measure the compiler.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import pytest
@@ -67,8 +66,7 @@ OPTIONS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """The effective settings of a run; no other module reads an option."""
 
     lane: str | None

@@ -160,13 +160,11 @@ def _variables(pool: Pool, share: Share) -> dict[str, str]:
 
 def pin_this_process(config: pytest.Config) -> None:
     """Pin a remote worker, which learns its request from the environment and its devices from its own machine."""
-    from dataclasses import replace
-
     from pytest_sglhw.environment.detection import Detection
     from pytest_sglhw.settings import read_settings
 
     request, per_worker, slot = os.environ.pop(PIN_SELF).split(";")
     # This early, what was on the command line stands in the namespace of known arguments only.
     fake = config.known_args_namespace.sglhw_fake
-    settings = replace(read_settings(config), fake=fake, devices=request, devices_per_worker=int(per_worker))
+    settings = read_settings(config)._replace(fake=fake, devices=request, devices_per_worker=int(per_worker))
     os.environ.update(deal(Detection(config, settings), settings, int(slot) + 1)[int(slot)])
