@@ -162,6 +162,10 @@ def _variables(config: pytest.Config) -> dict[str, str]:
 
 def _value(config: pytest.Config, option: Option, variables: Mapping[str, str]) -> Any:
     value = getattr(config.option, option.dest, None)
+    if value == "" and option.stem == "fake":
+        raise pytest.UsageError(
+            "--sglhw-fake: '' names no machine. Valid: platform[:arch][*count][,+capability...] or a FILE."
+        )
     if value is not None and value is not False:
         return value
     if option.env and option.env in variables:

@@ -184,10 +184,15 @@ def _parse(name: str, prefix: tuple[str, ...], text: str) -> _Tables | None:
         table: Any = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise pytest.UsageError(f"{name} is not valid TOML: {error}.") from error
-    for key in prefix:
-        table = table.get(key)
-        if not isinstance(table, dict):
+    for depth, key in enumerate(prefix, 1):
+        if key not in table:
             return None
+        table = table[key]
+        if not isinstance(table, dict):
+            where = ".".join(prefix[:depth])
+            raise pytest.UsageError(
+                f"{name}: {where} = {table!r} is not a table. Valid: [{'.'.join(prefix)}.lanes.NAME]."
+            )
     _check_holder(f"{name} [{'.'.join(prefix)}]" if prefix else name, table)
     return _Tables(name, prefix, text, table["lanes"]) if "lanes" in table else None
 

@@ -16,7 +16,13 @@ LINES_SHOWN = 30
 
 
 def printable(text: str) -> str:
-    """Return ``text`` on one line, with what could move the cursor, start a command or turn the line around escaped."""
+    """Return ``text`` on one line, with what could move the cursor, start a command or turn the line around escaped.
+
+    A CI runner reads commands from the log: ``##[...]`` anywhere in a line and ``::...`` at its start.
+    """
+    text = text.replace("##[", "#\\x23[")
+    if text.lstrip().startswith("::"):
+        text = text.replace("::", "\\x3a:", 1)
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

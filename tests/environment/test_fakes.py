@@ -135,3 +135,14 @@ def test_a_truncated_file_is_a_usage_error(pytester):
 def test_keys_of_a_later_release_are_ignored():
     """A reader of schema 1.x reads every 1.x."""
     assert Environment.from_json(record(schema="1.9", novelty=[1])) == Environment.from_json(record())
+
+
+def test_an_empty_spec_is_a_usage_error(pytester):
+    """An unset variable on the command line must not make a faked run a live one."""
+    pytester.makepyfile("def test_it(): pass")
+    result = pytester.runpytest_subprocess("-p", "sglhw", "--sglhw-fake", "")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert (
+        "ERROR: --sglhw-fake: '' names no machine. Valid: platform[:arch][*count][,+capability...] or a FILE."
+        in result.stderr.lines
+    )

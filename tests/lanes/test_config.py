@@ -223,3 +223,10 @@ def test_a_lane_that_is_not_there(tmp_path: Path, registry: Registry, text: str,
         f"there is no lane 'y'. {known} Lanes stand in {tmp_path / 'pyproject.toml'} as [tool.sglhw.lanes.NAME], or in "
         "sglhw.toml beside it as [lanes.NAME]."
     )
+
+
+def test_a_table_that_is_none_in_pyproject_is_refused(tmp_path: Path, registry: Registry) -> None:
+    """A value where our tables should be is no absence of lanes."""
+    (tmp_path / "pyproject.toml").write_text("[tool]\nsglhw = 3\n")
+    message = "pyproject.toml: tool.sglhw = 3 is not a table. Valid: [tool.sglhw.lanes.NAME]."
+    assert refused(tmp_path, registry) == message

@@ -506,5 +506,22 @@ def test_markdown_tables_keep_their_columns(tmp_path, text):
 @given(st.sampled_from(HOSTILE) | st.text(max_size=40))
 def test_terminal_holds_text_only(text):
     """Nothing that a report says reaches the terminal as a control character."""
-    assert printable(text).isprintable()
-    assert not text.isprintable() or printable(text) == text
+    shown = printable(text)
+    assert shown.isprintable()
+    assert "##[" not in shown
+    assert not shown.lstrip().startswith("::")
+    assert not text.isprintable() or "##[" in text or "::" in text or shown == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("t[##[error]x]", r"t[#\x23[error]x]"),
+        ("::error::x", r"\x3a:error::x"),
+        ("  ::warning::y", r"  \x3a:warning::y"),
+        ("test_a.py::test_b", "test_a.py::test_b"),
+    ],
+)
+def test_a_ci_runner_reads_no_command_from_an_id(text, shown):
+    """What a runner would take for a command is broken; ordinary ids stay as they are."""
+    assert printable(text) == shown
