@@ -33,7 +33,7 @@ def run_suite(directory: Path, *arguments: str, **environment: str) -> SuiteRun:
         "--tb=native",  # Python 3.11 can fail to parse, for a pretty traceback, sources that it has run
         *("--disable-warnings", "--sglhw-report", str(report), *arguments),
     ]
-    # Whoever asked for SGLang's Triton kernels before has set TRITON_INTERPRET for this process, which opens Triton's gate.
+    # A test of SGLang's Triton kernels may have set TRITON_INTERPRET for this process: it opens Triton's gate.
     ours = ("PYTEST_", "SGLHW_", "TRITON_")
     outer = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     done = subprocess.run(
