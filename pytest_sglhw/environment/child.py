@@ -216,6 +216,14 @@ def allocate_stage(device: str) -> str:
     return "allocated"
 
 
+def free_memory_stage(api: str, index: int) -> int | None:
+    """Ask the driver how many bytes are free on a device; ``None`` where torch has no way to ask."""
+    import torch
+
+    ask = _attribute(torch, f"{api}.mem_get_info")
+    return int(ask(index)[0]) if callable(ask) else None
+
+
 def driver_stage() -> str | None:
     """Ask CUDA's or HIP's runtime which version of the API the driver offers."""
     import torch
@@ -261,6 +269,7 @@ STAGES: dict[str, Any] = {
     "import": import_stage,
     "devices": devices_stage,
     "allocate": allocate_stage,
+    "free_memory": free_memory_stage,
     "driver": driver_stage,
     "ops": ops_stage,
     "check": check_stage,

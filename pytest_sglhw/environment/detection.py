@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from pytest_sglhw.environment.pinned import PINNED, share_of
 from pytest_sglhw.errors import RecordError, RegistryError
 
 if TYPE_CHECKING:
-    from pytest_sglhw.environment.records import Environment
+    from pytest_sglhw.environment.records import Device, Environment
     from pytest_sglhw.environment.sharing import SharedRecord
     from pytest_sglhw.environment.static import StaticFacts
     from pytest_sglhw.registry import Registry
@@ -61,6 +61,27 @@ class Detection:
         if self._environment is None or not self._covers(self._environment, capabilities):
             self._environment = self._shared_probe(capabilities)
         return share_of(self._environment, os.environ[PINNED]) if self._pinned else self._environment
+
+    def with_free_memory(self, count: int) -> Environment:
+        """Return the record with what is free at this moment on the first ``count`` usable devices.
+
+        A fake says itself what is free; see :mod:`pytest_sglhw.environment.free_memory` for who is asked otherwise.
+        """
+        environment = self.environment(())
+        asked = environment.usable_devices[:count]
+        if environment.fake is not None or not asked:
+            return environment
+        from dataclasses import replace
+
+        measured = {device.index: device for device in self._measured(asked, environment.platform)}
+        return replace(environment, devices=tuple(measured.get(d.index, d) for d in environment.devices))
+
+    def _measured(self, devices: Sequence[Device], platform: str) -> tuple[Device, ...]:
+        from pytest_sglhw.environment.asking import Asker
+        from pytest_sglhw.environment.free_memory import with_free_memory
+
+        row, timeout = self.registry.platforms[platform], self._settings.probe_timeout
+        return with_free_memory(devices, row, lambda: Asker(timeout), self.static.vendors, timeout=timeout)
 
     def known(self) -> Environment | None:
         """Return what is known of the whole machine without starting a child process; ``None`` where that is nothing.

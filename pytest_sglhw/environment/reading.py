@@ -152,6 +152,7 @@ _FIELDS = {
     "index": "whole",
     "arch": "optional_text",
     "memory": "optional_whole",
+    "free_memory": "optional_whole",
     "uuid": "optional_text",
     "state": "state",
     "evidence": "texts",

@@ -22,7 +22,11 @@ PROBE_STATUSES: tuple[ProbeStatus, ...] = ("ok", "hung", "crashed", "garbled", "
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One accelerator as the runtime enumerates it. ``memory`` is its total in bytes, ``arch`` e.g. ``sm90``."""
+    """One accelerator as the runtime enumerates it. ``memory`` is its total in bytes, ``arch`` e.g. ``sm90``.
+
+    ``free_memory`` is what was free of it at one moment: a probe leaves it open, a fake may state it, and what is
+    measured for a test holds for that test. ``reason`` says why the device is not usable, or ``free_memory`` not known.
+    """
 
     index: int
     name: str = ""
@@ -31,6 +35,7 @@ class Device:
     uuid: str | None = None
     state: State = "available"
     reason: str = ""
+    free_memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

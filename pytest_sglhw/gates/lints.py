@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_sglhw.environment.loaded_torch import device_contexts
 from pytest_sglhw.gates.marks import spelled
-from pytest_sglhw.gates.names import PLATFORMS
 
 if TYPE_CHECKING:
     from pytest_sglhw.gates.reading import Asked, Node, Reading
@@ -67,18 +66,6 @@ def _narrowed(need: Need, registry: Registry) -> Iterator[tuple[str, set[str]]]:
         yield f"archs={need.archs!r}", known
 
 
-def device_context() -> str | None:
-    """Name the device type of a context that this process holds; asks only a torch that is loaded already."""
-    torch = sys.modules.get("torch")
-    for name in PLATFORMS:
-        if name == "cpu":
-            continue
-        is_initialized = getattr(getattr(torch, name, None), "is_initialized", None)
-        if callable(is_initialized) and is_initialized():
-            return name
-    return None
-
-
 def contradictions(items: Iterable[pytest.Item], reading: Reading, seen: set[Asked]) -> Iterator[tuple[Node, str]]:
     """Find each combination of marks that no machine can meet, once, at its first test."""
     for item in items:
@@ -92,7 +79,7 @@ def contradictions(items: Iterable[pytest.Item], reading: Reading, seen: set[Ask
 
 def context_created(collector: pytest.Collector) -> Iterator[tuple[Node, str]]:
     """Name the file that was collected when this process got a device context."""
-    device_type = device_context()
+    device_type = next((name for name, _ in device_contexts()), None)
     if device_type:
         text = f"{collector.nodeid} created a {device_type} context while it was collected. From here on a forked child"
         text += " can't use the device, and every worker holds memory on it. Move the call into a test or a fixture."

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pytest_sglhw.registry import Registry
 
 _COMMON = ("otherwise", "raises", "match", "reason")
-_GENERAL = ("platforms", "archs", "min_arch", "min_devices", "min_memory", *_COMMON, "vacuous_because")
+_ASKED = ("platforms", "archs", "min_arch", "min_devices", "min_memory", "min_free_memory")
+_GENERAL = (*_ASKED, *_COMMON, "vacuous_because")
 _REQUIRES = (*_COMMON, "vacuous_because")
 
 
@@ -94,8 +95,8 @@ class MarkReader:
         if mark.name == GENERAL:
             values = self._values(mark, _GENERAL)
             self._check_names(mark, "capability", mark.args, self._capabilities)
-            if not mark.args and values.keys().isdisjoint(_GENERAL[:5]):
-                raise MarkError(f"{spelled(mark)} asks for nothing. Valid: capabilities, {', '.join(_GENERAL[:5])}.")
+            if not mark.args and values.keys().isdisjoint(_ASKED):
+                raise MarkError(f"{spelled(mark)} asks for nothing. Valid: capabilities, {', '.join(_ASKED)}.")
             return self._built(mark, values, capabilities=mark.args)
         name = mark.name.removeprefix(REQUIRES)
         self._check_names(mark, "capability", (name,), self._capabilities)

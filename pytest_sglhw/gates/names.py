@@ -34,7 +34,7 @@ def registered_lines() -> dict[str, str]:
     lines.update(map(capability_line, CAPABILITIES))
     lines[GENERAL] = (
         f"{GENERAL}(*capabilities, platforms=(), archs=(), min_arch=None, min_devices=None, min_memory=None, "
-        f"{_COMMON}): needs all of it (pytest-sglhw)"
+        f"min_free_memory=None, {_COMMON}): needs all of it (pytest-sglhw)"
     )
     lines[KNOWN_GAP] = (
         f"{KNOWN_GAP}(issue, until=None, raises=None, reason=None): runs and must fail until the gap is closed; "

@@ -29,7 +29,8 @@ class Documented(NamedTuple):
 class Need(NamedTuple):
     """What one mark asks.
 
-    ``platforms`` are the accepted ones: empty for any, ``None`` for any but ``cpu``. ``min_memory`` is in bytes.
+    ``platforms`` are the accepted ones: empty for any, ``None`` for any but ``cpu``. ``min_memory`` (in all) and
+    ``min_free_memory`` (when the test is set up) are in bytes, for each device.
     ``documented`` is what must be raised where the need does not hold and ``otherwise`` is ``"raise"``.
     """
 
@@ -42,6 +43,7 @@ class Need(NamedTuple):
     min_arch: str | None = None
     min_devices: int | None = None
     min_memory: int | None = None
+    min_free_memory: int | None = None
     otherwise: Otherwise = "skip"
     documented: tuple[Documented, ...] = ()
     reason: str | None = None
@@ -50,7 +52,7 @@ class Need(NamedTuple):
     @property
     def asks_devices(self) -> bool:
         """Say whether the need looks at single devices."""
-        return bool(self.min_devices or self.archs or self.min_arch or self.min_memory)
+        return bool(self.min_devices or self.archs or self.min_arch or self.min_memory or self.min_free_memory)
 
 
 Requirement = tuple[Need, ...]

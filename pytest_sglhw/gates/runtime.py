@@ -18,6 +18,7 @@ from pytest_sglhw.gates.reports import attach
 from pytest_sglhw.gates.verdict import Verdict, decide
 
 if TYPE_CHECKING:
+    from pytest_sglhw.environment.records import Environment
     from pytest_sglhw.gates.kernel_watch import KernelWatch
     from pytest_sglhw.gates.reading import Asked, Reading
     from pytest_sglhw.gates.requirement import Requirement
@@ -68,14 +69,21 @@ class Gatekeeper:
         return self._reading.asked(item)
 
     def verdict(self, asked: Asked) -> Verdict:
-        """Give what becomes of the tests that ask this."""
+        """Give what becomes of the tests that ask this: once and for all, unless it hangs on what is free just now."""
         if asked.verdict is None:
-            asked.verdict = self._decide(asked.requirement)
+            lasting = self._decide(tuple(need._replace(min_free_memory=None) for need in asked.requirement))
+            counts = [need.min_devices or 1 for need in asked.requirement if need.min_free_memory]
+            if counts and lasting.action in ("run", "raise"):
+                environment = self._config.stash[DETECTION].with_free_memory(max(counts))
+                return self._decided(asked.requirement, environment)
+            asked.verdict = lasting
         return asked.verdict
 
     def _decide(self, requirement: Requirement) -> Verdict:
         wanted = self._reading.capabilities.union(*(need.capabilities for need in requirement))
-        environment = self._config.stash[DETECTION].environment(wanted)
+        return self._decided(requirement, self._config.stash[DETECTION].environment(wanted))
+
+    def _decided(self, requirement: Requirement, environment: Environment) -> Verdict:
         verdict = decide(requirement, environment, self.policy)
         if verdict.action == "run" and environment.platform != "cpu":
             met(self._config, DEVICE_TEST)

@@ -52,7 +52,7 @@ def _min_devices(value: Any) -> int:
     return value
 
 
-def _min_memory(value: Any) -> int:
+def _memory(value: Any) -> int:
     size: float = 0
     if isinstance(value, int) and not isinstance(value, bool):
         size = value
@@ -117,7 +117,8 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "archs": _archs,
     "min_arch": _min_arch,
     "min_devices": _min_devices,
-    "min_memory": _min_memory,
+    "min_memory": _memory,
+    "min_free_memory": _memory,
     "otherwise": _otherwise,
     "raises": _raises,
     "match": _match,

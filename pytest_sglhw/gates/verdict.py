@@ -153,6 +153,8 @@ def _devices(need: Need, environment: Environment) -> Iterator[Finding]:
         # A test takes devices from the front, so these are the ones that have to fit.
         for device in usable[:count]:
             yield from _device(need, device, environment.platform)
+            if need.min_free_memory:
+                yield from _free_memory(need, device, need.min_free_memory, fake=environment.fake is not None)
 
 
 def _too_few(need: Need, environment: Environment, count: int) -> Finding:
@@ -187,9 +189,26 @@ def _device(need: Need, device: Device, platform: str) -> Iterator[Finding]:
             yield _arch_finding(need, device, f"{need.min_arch} or above needed", f"{need.min_arch} or above")
     if need.min_memory and (device.memory is None or device.memory < need.min_memory):
         wanted = _gib(need.min_memory)
-        has = "an unknown amount" if device.memory is None else _gib(device.memory)
+        has = "an unknown amount" if device.memory is None else _gib_at_least(device.memory)
         reason = f"{wanted} of memory needed, device {device.index} has {has}"
         yield Finding(need, "unavailable", "memory", reason, f"a device with {wanted}", device.memory is not None)
+
+
+def _free_memory(need: Need, device: Device, least: int, *, fake: bool) -> Iterator[Finding]:
+    wanted, free, at = _gib(least), device.free_memory, f"device {device.index}"
+    remedy = f"a device with {wanted} free"
+    if free is None and not fake:
+        reason = f"{wanted} of free memory needed, what {at} has free is not known{_why(device.reason)}"
+        yield Finding(need, "unknown", "unknown:memory", reason, "see: sglhw doctor --full")
+    elif free is None:
+        reason = f"{wanted} of free memory needed, {at} has an unknown amount free"
+        yield Finding(need, "unavailable", "memory", reason, remedy, settled=False)
+    elif free < least:
+        total = f" of {_gib_at_least(device.memory)}" if device.memory else ""
+        if device.memory is None or device.memory >= least:
+            remedy += ": end what else holds memory on it (other processes, other workers)"
+        reason = f"{wanted} of free memory needed, {at} has {_gib_at_least(free)}{total} free"
+        yield Finding(need, "unavailable", "memory", reason, remedy)
 
 
 def _arch_finding(need: Need, device: Device, needed: str, wanted: str) -> Finding:
@@ -206,6 +225,11 @@ def _arch_finding(need: Need, device: Device, needed: str, wanted: str) -> Findi
 
 def _gib(size: int) -> str:
     return f"{size / 2**30:.4g} GiB"
+
+
+def _gib_at_least(size: int) -> str:
+    """Give a size rounded down, so that too little never reads like enough."""
+    return f"{size * 100 // 2**30 / 100:g} GiB"
 
 
 def _capabilities(need: Need, environment: Environment) -> Iterator[Finding]:

@@ -64,7 +64,7 @@ def _devices(need: Need, lane: Lane, registry: Registry) -> Iterator[Answer]:
     if need.min_arch:
         least = sm_number(need.min_arch) or 0
         yield _of_archs(lane, lambda name: (sm_number(name) or 0) >= least) if lane.platform == "cuda" else "unmet"
-    if need.min_memory:
+    if need.min_memory or need.min_free_memory:
         yield "open"  # a lane promises no amount
 
 

@@ -7,12 +7,11 @@ is not its own. The first one fails; the rest of that process's device tests are
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from collections.abc import Generator
 
 import pytest
 
+from pytest_sglhw.environment.loaded_torch import device_contexts
 from pytest_sglhw.environment.sticky import is_sticky
 from pytest_sglhw.gates.reports import attach
 from pytest_sglhw.gates.runtime import VERDICT
@@ -67,14 +66,5 @@ def uses_device(item: pytest.Item) -> bool:
 
 
 def _synchronize() -> None:
-    for wait in _initialised("synchronize"):
-        wait()
-
-
-def _initialised(function: str) -> Iterator[Callable[[], Any]]:
-    """``function`` of each accelerator module of torch whose context exists; torch is looked at, never imported."""
-    torch = sys.modules.get("torch")
-    for name in ("cuda", "xpu", "npu", "musa"):
-        module = getattr(torch, name, None)
-        if module is not None and getattr(module, "is_initialized", bool)():
-            yield getattr(module, function)
+    for _, namespace in device_contexts():
+        namespace.synchronize()

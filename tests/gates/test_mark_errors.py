@@ -15,7 +15,8 @@ READER = MarkReader(built_in())
 KERNELS = ", ".join(READER.kernels("kvcacheio"))
 ALL = ", ".join(CAPABILITIES)
 COMMON = "otherwise, raises, match, reason"
-GENERAL = f"platforms, archs, min_arch, min_devices, min_memory, {COMMON}, vacuous_because"
+ASKED = "platforms, archs, min_arch, min_devices, min_memory, min_free_memory"
+GENERAL = f"{ASKED}, {COMMON}, vacuous_because"
 PLATFORMS = "names of platforms: rocm, cuda, npu, musa, xpu, hpu, mps, cpu"
 UNITS = "(units: B, kB, MB, GB, TB, KiB, MiB, GiB, TiB)"
 MEMORY = f"bytes, or a number with a unit, such as '40GiB' {UNITS}"
@@ -46,9 +47,9 @@ WRONG = [
     (mark.requires_kvcacheio(3), f"requires_kvcacheio(3): 3 is not a known kernel. Valid: {KERNELS}."),
     (mark.sglhw("kvcache"),
      f"sglhw('kvcache'): 'kvcache' is not a known capability. Valid: {ALL}. Did you mean 'kvcacheio'?"),
-    (mark.sglhw, "sglhw asks for nothing. Valid: capabilities, platforms, archs, min_arch, min_devices, min_memory."),
+    (mark.sglhw, f"sglhw asks for nothing. Valid: capabilities, {ASKED}."),
     (mark.sglhw(reason="x"),
-     "sglhw(reason='x') asks for nothing. Valid: capabilities, platforms, archs, min_arch, min_devices, min_memory."),
+     f"sglhw(reason='x') asks for nothing. Valid: capabilities, {ASKED}."),
     (mark.sglhw(platforms="tpu"), f"sglhw(platforms='tpu'): 'tpu' is not a valid platforms. Valid: {PLATFORMS}."),
     (mark.sglhw(platforms=3), f"sglhw(platforms=3): 3 is not a valid platforms. Valid: {PLATFORMS}."),
     (mark.sglhw(archs=("sm90", 9.0)),

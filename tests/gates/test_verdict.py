@@ -86,6 +86,80 @@ def test_a_fact_that_is_not_known_does_not_hold_and_says_so():
     assert verdict(machine("rocm"), mark.cuda_only).settled
 
 
+def with_free(*sizes, **changes):
+    return tuple(Device(i, arch="sm90", memory=80 * GIB, free_memory=free, **changes) for i, free in enumerate(sizes))
+
+
+FREE_CASES = [
+    (machine("cuda", devices=with_free(8 * GIB)), {}, None),
+    (machine("cuda", devices=with_free(9 * GIB, 1)), {}, None),
+    (
+        machine("cuda", devices=with_free(9 * GIB, 8 * GIB - 1)),
+        {"min_devices": 2},
+        (
+            "unavailable",
+            "memory",
+            "8 GiB of free memory needed, device 1 has 7.99 GiB of 80 GiB free",
+            "a device with 8 GiB free: end what else holds memory on it (other processes, other workers)",
+        ),
+    ),
+    (
+        machine("cuda", devices=(Device(0, memory=6 * GIB, free_memory=5 * GIB),)),
+        {},
+        (
+            "unavailable",
+            "memory",
+            "8 GiB of free memory needed, device 0 has 5 GiB of 6 GiB free",
+            "a device with 8 GiB free",
+        ),
+    ),
+    (
+        machine("cuda"),
+        {},
+        (
+            "unavailable",
+            "memory",
+            "8 GiB of free memory needed, device 0 has an unknown amount free",
+            "a device with 8 GiB free",
+        ),
+    ),
+    (
+        machine("cuda", devices=with_free(None, reason="free memory of cuda:0 hung"), fake=None),
+        {},
+        (
+            "unknown",
+            "unknown:memory",
+            "8 GiB of free memory needed, what device 0 has free is not known: free memory of cuda:0 hung",
+            "see: sglhw doctor --full",
+        ),
+    ),
+    (
+        machine("cpu"),
+        {},
+        ("unavailable", "no_device", "1 device needed, 0 found", "a machine with 1 device"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("environment", "more", "expected"), FREE_CASES)
+def test_free_memory_is_asked_of_each_device_that_the_test_takes(environment, more, expected):
+    """Too little names the device, what is free, what there is and what was wanted; not knowing is another state."""
+    asked = mark.sglhw(min_free_memory="8GiB", **more)
+    found = verdict(environment, asked)
+    text = READER.need(asked.mark).text
+    if expected is None:
+        assert found.action == "run"
+    else:
+        state, code, reason, remedy = expected
+        assert found[:5] == ("skip", state, code, f"{text}: {reason}", remedy)
+
+
+def test_a_fake_that_does_not_say_what_is_free_settles_nothing():
+    """The plan then promises neither a run nor a skip; a fake that says it settles both."""
+    assert not verdict(machine("cuda"), mark.sglhw(min_free_memory="8GiB")).settled
+    assert verdict(machine("cuda", devices=with_free(1)), mark.sglhw(min_free_memory="8GiB")).settled
+
+
 def test_too_few_devices_says_how_many_were_needed_and_found():
     """The message of the lane that had 2 devices and a test for 4."""
     found = verdict(machine("cuda:sm90*2"), mark.sglhw(min_devices=4))
