@@ -62,6 +62,8 @@ OPTIONS = (
     Option("devices-per-worker", "devices for each xdist worker", "N", default="1"),
     Option("vacuous", "what becomes of a passing test that required a kernel and never called one",
            choices=("off", "warn", "fail"), default="off"),
+    Option("peak-memory", "record the most device memory that torch held at once in each test",
+           choices=("on", "off"), default="off"),
     Option("junit-properties", "write the facts of marked tests to JUnit XML", choices=("on", "off"), default="on"),
 )  # fmt: skip
 
@@ -82,6 +84,7 @@ class Settings(NamedTuple):
     devices: str
     devices_per_worker: int
     vacuous: str
+    peak_memory: bool
     junit_properties: bool
     shard: str | None
     explicit: frozenset[str]
@@ -144,6 +147,7 @@ def read_settings(config: pytest.Config) -> Settings:
         devices=values["devices"] or "off",
         devices_per_worker=_positive("devices-per-worker", values, int),
         vacuous=_choice("vacuous", values),
+        peak_memory=_choice("peak-memory", values) == "on",
         junit_properties=_choice("junit-properties", values) == "on",
         shard=shard,
         explicit=explicit,

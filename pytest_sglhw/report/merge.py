@@ -36,6 +36,7 @@ class Row(NamedTuple):
     attempt: int
     marks: tuple[str, ...]
     examples: int | None
+    peak_memory: int | None = None
 
 
 class FileRow(NamedTuple):

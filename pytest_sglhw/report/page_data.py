@@ -84,12 +84,17 @@ def _test(matrix: Matrix, test: TestKey, groups: dict[str, int], details: dict[A
 
 
 def _more(cell: Cell) -> dict[str, Any]:
-    """What only few cells have: results that are not shown."""
-    if not cell.beside and not cell.earlier:
+    """What only few cells have: results that are not shown, and how much device memory the test took."""
+    peak = cell.row.peak_memory
+    if not cell.beside and not cell.earlier and peak is None:
         return {}
+    memory = [("peak device memory", f"{peak / 2**20:,.1f} MiB")] if peak is not None else []
     beside = (("same attempt", _said(other)) for other in cell.beside)
     earlier = (("earlier attempt", _said(other)) for other in cell.earlier)
-    return {"others": [*beside, *earlier], "changed": any(other.outcome != cell.row.outcome for other in cell.earlier)}
+    return {
+        "others": [*memory, *beside, *earlier],
+        "changed": any(other.outcome != cell.row.outcome for other in cell.earlier),
+    }
 
 
 def _said(row: Row) -> str:

@@ -241,6 +241,7 @@ def row_of(record: dict[str, Any], seq: int, seen: dict[Any, Any]) -> Row:
     duration = get("duration")
     attempt = get("attempt")
     examples = get("examples")
+    peak_memory = get("peak_memory")
     return Row(
         seq,
         nodeid,
@@ -257,6 +258,7 @@ def row_of(record: dict[str, Any], seq: int, seen: dict[Any, Any]) -> Row:
         attempt if type(attempt) is int and attempt > 0 else 1,
         _marks(get("marks"), seen),
         examples if type(examples) is int else None,
+        peak_memory if type(peak_memory) is int and peak_memory >= 0 else None,
     )
 
 

@@ -47,6 +47,8 @@ class TestResult:
     rerun: bool
     facts: Mapping[str, Any]
     """What ``gates`` attached: ``marks``, ``requirement``, ``platform``, ``state``, ``reason_code``, ``matrix``."""
+    peak_memory: int | None = None
+    """The most bytes that torch held on one device during the test; ``None`` where that was not measured."""
 
     @property
     def executed(self) -> bool:
@@ -68,6 +70,7 @@ class TestResult:
             "reason_code": facts.get("reason_code"),
             "reason": self.reason,
             "phase": self.phase,
+            "peak_memory": self.peak_memory,
         }
         if "marks" in facts:
             record["marks"] = facts["marks"]
@@ -90,6 +93,10 @@ class FileResult:
         return {"nodeid": self.nodeid, "outcome": self.outcome, "reason": self.reason}
 
 
+#: The attribute of a test's last report that says how many bytes of device memory the test took.
+PEAK_MEMORY = "sglhw_peak_memory"
+
+
 class PhaseLog:
     """The phases of one running attempt, as far as they were reported."""
 
@@ -101,6 +108,7 @@ class PhaseLog:
         self._facts: dict[str, Any] = {}
         self._seen: dict[str, tuple[str, str]] = {}  # phase -> (word, reason)
         self._duration = 0.0
+        self._peak_memory: int | None = None
 
     def add(self, report: pytest.TestReport) -> None:
         """Take the report of one phase, of a subtest, or of a worker's death."""
@@ -113,6 +121,8 @@ class PhaseLog:
         word = phase_word(report, facts.get("outcome"))
         self._seen[str(report.when)] = word, _phase_reason(report, word, facts.get("reason") or "")
         self._duration += report.duration
+        if report.when == "teardown":
+            self._peak_memory = getattr(report, PEAK_MEMORY, None)
         self.rerun = self.rerun or str(report.outcome) == "rerun"
 
     def finished(self) -> TestResult:
@@ -155,6 +165,7 @@ class PhaseLog:
             attempt=self.attempt,
             rerun=self.rerun,
             facts=self._facts,
+            peak_memory=self._peak_memory,
         )
 
 

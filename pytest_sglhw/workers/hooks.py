@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 def register(config: pytest.Config, settings: Settings) -> None:
     """Register this part."""
     config.stash[ON_FIRST] = {ISOLATED: lambda: _isolate(config), DEVICE_TEST: lambda: _contain(config)}
+    if settings.peak_memory:
+        from pytest_sglhw.workers.peak_memory import PeakMemory
+
+        config.pluginmanager.register(PeakMemory(), "sglhw-peak-memory")
     if config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Controller(config, settings), "sglhw-workers")
 

@@ -525,3 +525,20 @@ def test_terminal_holds_text_only(text):
 def test_a_ci_runner_reads_no_command_from_an_id(text, shown):
     """What a runner would take for a command is broken; ordinary ids stay as they are."""
     assert printable(text) == shown
+
+
+def test_peak_memory_is_shown_where_it_was_measured(tmp_path, capsys):
+    """In JSON in bytes, in the details of the page in MiB; what is no number of bytes is not known."""
+    sizes = {"a": 3 << 20, "b": 0, "c": None, "d": "much", "e": -1, "f": True}
+    path = lane(tmp_path, "cuda", *(result(f"t.py::{name}", peak_memory=size) for name, size in sizes.items()))
+
+    main(["merge", str(path), "--format", "json"])
+    cells = {test["id"]: test["cells"]["cuda"] for test in json.loads(capsys.readouterr().out)["tests"]}
+    main(["merge", str(path), "--format", "html"])
+    page = capsys.readouterr().out
+
+    known = {name: cell["peak_memory"] for name, cell in cells.items() if "peak_memory" in cell}
+    assert known == {"t.py::a": 3 << 20, "t.py::b": 0}
+    assert page.count('["peak device memory","3.0 MiB"]') == 1
+    assert page.count('["peak device memory","0.0 MiB"]') == 1
+    assert page.count('"peak device memory"') == 2
