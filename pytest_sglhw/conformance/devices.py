@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -49,7 +50,21 @@ class Place:
         self.is_cpu = self.device.type == "cpu"
         self._arena = Arena()
         self._runtime: Any = getattr(torch, self.device.type)
-        self._stream: Any = None if self.is_cpu else self._runtime.Stream(self.device)
+
+    @property
+    def platform(self) -> str:
+        """The platform: the device type, but for ROCm, whose type is CUDA's."""
+        return "rocm" if self.device.type == "cuda" and torch.version.hip else self.device.type
+
+    @property
+    def most_warps(self) -> int:
+        """The most warps that a block of threads has room for."""
+        return 16 if self.platform == "rocm" else 32
+
+    @cached_property
+    def _stream(self) -> Any:
+        """Made for the first call, so that a place can be spoken of without a context on its device."""
+        return self._runtime.Stream(self.device)
 
     def empty(self, nbytes: int, where: str) -> torch.Tensor:
         """Allocate bytes on the ``device``, or on the ``host`` (pinned, where there is a device to pin it for)."""
@@ -69,7 +84,7 @@ class Place:
         The stream is a side stream: batched copies refuse the legacy default stream, and a kernel that ignores the
         current stream must not be saved by the default one.
         """
-        if self._stream is None:
+        if self.is_cpu:
             return function(*args)
         with self._on_stream():
             return function(*args)

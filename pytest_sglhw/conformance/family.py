@@ -67,6 +67,8 @@ class ErrorInput(NamedTuple):
     error: type[BaseException] | tuple[type[BaseException], ...]
     match: str
     """Text that the message must contain."""
+    needs: str = ""
+    """A function that the provider must have, where only such providers can refuse the input."""
 
 
 class Trial(ABC):

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pytest_sglhw.conformance import known_crashes
 from pytest_sglhw.conformance.cells import DTYPES, LAYOUTS, PAGE_SIZES, Cell, Filters, invalid
 from pytest_sglhw.settings import SETTINGS
 
 if TYPE_CHECKING:
+    from pytest_sglhw.conformance.known_inputs import KnownInput
     from pytest_sglhw.conformance.providers import FoundProvider
 
 #: What an item of the matrix has to say of itself: facts for ``report.sglhw`` and details for the table.
@@ -31,11 +31,11 @@ class MatrixItem(NamedTuple):
     cell: Cell
 
 
-class CrashItem(NamedTuple):
-    """A known crash, and the cell to see it in."""
+class KnownInputItem(NamedTuple):
+    """Inputs that a kernel is known to fail on, and the cell to see it in."""
 
     item: MatrixItem
-    crash: known_crashes.KnownCrash
+    known: KnownInput
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -110,13 +110,15 @@ class Matrix:
         """Providers that are there and fail, or that lack what they declare."""
         return [found for found in self.providers if found.is_broken or found.declared_and_missing()]
 
-    def crashes(self) -> list[CrashItem]:
-        """The known crashes of this run's kernels, one item each."""
+    def known_inputs(self) -> list[KnownInputItem]:
+        """The inputs that this run's kernels are known to fail on, one item each kind."""
+        from pytest_sglhw.conformance.known_inputs import known_in
+
         first = {(item.provider.name, item.cell.kernel): item for item in reversed(self.items)}
         return [
-            CrashItem(first[row.provider, row.kernel], row)
-            for row in known_crashes.CRASHES
-            if (row.provider, row.kernel) in first
+            KnownInputItem(item, row)
+            for (provider, kernel), item in reversed(first.items())
+            for row in known_in(provider, kernel, item.provider.place().platform)
         ]
 
     @pytest.hookimpl(tryfirst=True)
@@ -149,7 +151,7 @@ def _is_placeholder(item: pytest.Item) -> bool:
     from pytest_sglhw.conformance.providers import FoundProvider
 
     values = item.callspec.params if hasattr(item, "callspec") else {}
-    kinds = (("matrix_item", MatrixItem), ("crash_item", CrashItem), ("faulty_provider", FoundProvider))
+    kinds = (("matrix_item", MatrixItem), ("known_input_item", KnownInputItem), ("faulty_provider", FoundProvider))
     return any(name in values and not isinstance(values[name], kind) for name, kind in kinds)
 
 

@@ -13,15 +13,14 @@ from pytest_sglhw.conformance import known_gaps
 from pytest_sglhw.conformance.bench import Bench
 from pytest_sglhw.conformance.failures import CellError
 from pytest_sglhw.conformance.hooks import FACTS
-from pytest_sglhw.conformance.isolation import KernelCrashError, run_in_child
+from pytest_sglhw.conformance.isolation import run_in_child
 from pytest_sglhw.conformance.kernels import all_kernels
 from pytest_sglhw.conformance.runner import PROFILES, CellRun
-from pytest_sglhw.conformance.strategies import PinnedDraw
 from pytest_sglhw.environment.sticky import is_sticky
 
 if TYPE_CHECKING:
     from pytest_sglhw.conformance.hooks import Matrix, MatrixItem
-    from pytest_sglhw.conformance.known_crashes import KnownCrash
+    from pytest_sglhw.conformance.known_inputs import KnownInput
     from pytest_sglhw.conformance.providers import FoundProvider
 
 
@@ -48,21 +47,24 @@ def run_item(matrix: Matrix, item: MatrixItem, node: pytest.Item) -> None:
     _conclude(known_gaps.find(found.name, cell, bench.place.device.type), error)
 
 
-def run_crash(item: MatrixItem, crash: KnownCrash) -> None:
-    """See a kernel crash a child process in the known way: the item is ``xfailed`` then, and fails otherwise."""
+def run_known_input(item: MatrixItem, known: KnownInput) -> None:
+    """See a kernel fail on a known input in a child process: ``xfailed`` then; passing, or failing otherwise, fails."""
     found, cell = item
-    kernel = all_kernels()[cell.kernel]
-    case = kernel.workload.draw(cell, PinnedDraw(0, {"pattern": crash.pattern}))
-    run = CellRun(Bench(kernel, cell, found.kernels, found.place(), found.name), PROFILES["quick"], only=case)
-    error = _outcome(run, found.target)
-    if error is None:
-        where = "pytest_sglhw/conformance/known_crashes.py"
-        pytest.fail(
-            f"known crash closed: {crash.kernel} of {found.name} survives. Remove its row from {where}.", pytrace=False
-        )
-    if isinstance(error.error, KernelCrashError) and crash.signal in str(error.error):
-        pytest.xfail(f"known crash ({crash.signal}): {crash.reason}")
-    pytest.fail(f"{crash.signal} was expected\n{error}", pytrace=False)
+    kernel, errors = all_kernels()[cell.kernel], []
+    for case in known.examples(kernel, cell, found.place()):
+        run = CellRun(Bench(kernel, cell, found.kernels, found.place(), found.name), PROFILES["quick"], only=case)
+        error = _outcome(run, found.target)
+        if error is not None and known.sign in str(error.error):
+            pytest.xfail(f"known input {known.name} ({known.sign}): {known.reason}")
+        errors += [error] if error else []
+    if errors:
+        pytest.fail(f"{known.sign!r} was expected\n{errors[0]}", pytrace=False)
+    where = "pytest_sglhw/conformance/known_inputs.py"
+    pytest.fail(
+        f"known input {known.name!r} passes: {known.kernel} of {known.provider} no longer fails. "
+        f"Remove its row from {where}.",
+        pytrace=False,
+    )
 
 
 def _outcome(run: CellRun, target: str | None) -> CellError | None:

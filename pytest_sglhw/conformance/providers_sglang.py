@@ -267,7 +267,10 @@ def _without_cpu() -> str | None:
 
 sgl_kernel = Provider(
     {
-        **{name: Source("sgl_kernel.kvcacheio", name, unfit=_without_accelerator) for name in _TRANSFERS},
+        **{
+            name: Source("sgl_kernel.kvcacheio", name, unfit=_without_accelerator)
+            for name in (*_TRANSFERS, "get_device_accessible_ptr")
+        },
         "copy_all_layer_kv_cache_cpu": Source("sgl_kernel", "copy_all_layer_kv_cache_cpu", unfit=_without_cpu),
     },
     lambda: require("sgl_kernel"),

@@ -7,7 +7,7 @@ needs thousands of calls where an isolated kernel costs a process each; and it m
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 
-from pytest_sglhw.conformance import covering, known_crashes
+from pytest_sglhw.conformance import covering, known_inputs
 from pytest_sglhw.conformance.checks import examine
 from pytest_sglhw.conformance.failures import CellError, RejectedError
 from pytest_sglhw.conformance.strategies import Example, PinnedDraw, examples
@@ -123,7 +123,7 @@ class CellRun:
     def _example(self, example: Example) -> bool:
         """Run one example; say whether it counted."""
         law, case, chosen = example
-        if self.only is None and known_crashes.find(self.bench.provider_name, self.bench.kernel.name, case):
+        if self.only is None and self._is_known(case):
             self.tally.rejected += 1  # it has an item of its own
             return False
         if self.announce:
@@ -160,8 +160,15 @@ class CellRun:
             )
         return CellError(self.bench, law, case, error, steps)
 
-    def _smaller(self, case: Any) -> Any:
-        return self.bench.kernel.workload.smaller(self.bench.cell, case)
+    def _smaller(self, case: Any) -> Iterator[Any]:
+        """Simpler cases, without the inputs that would end this process or fail in a way of their own."""
+        for simpler in self.bench.kernel.workload.smaller(self.bench.cell, case):
+            if not self._is_known(simpler):
+                yield simpler
+
+    def _is_known(self, case: Any) -> bool:
+        bench = self.bench
+        return known_inputs.find(bench.provider_name, bench.cell, case, bench.place) is not None
 
 
 def reduce_case(

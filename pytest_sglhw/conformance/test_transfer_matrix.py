@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_sglhw.conformance.hooks import CrashItem, MatrixItem, register
-from pytest_sglhw.conformance.items import run_crash, run_item
+from pytest_sglhw.conformance.hooks import KnownInputItem, MatrixItem, register
+from pytest_sglhw.conformance.items import run_item, run_known_input
 
 if TYPE_CHECKING:
     from pytest_sglhw.conformance.providers import FoundProvider
@@ -18,10 +18,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     matrix = register(metafunc.config)
     if "matrix_item" in metafunc.fixturenames:
         metafunc.parametrize("matrix_item", matrix.items, ids=matrix.ids())
-    if "crash_item" in metafunc.fixturenames:
-        crashes = matrix.crashes()
-        ids = [f"{crash.provider}-{crash.kernel}-{crash.pattern}" for _, crash in crashes]
-        metafunc.parametrize("crash_item", crashes, ids=ids)
+    if "known_input_item" in metafunc.fixturenames:
+        known = matrix.known_inputs()
+        ids = [f"{row.provider}-{row.kernel}-{row.name}" for _, row in known]
+        metafunc.parametrize("known_input_item", known, ids=ids)
     if "faulty_provider" in metafunc.fixturenames:
         faulty = matrix.faulty_providers()
         metafunc.parametrize("faulty_provider", faulty, ids=[found.name for found in faulty])
@@ -32,9 +32,9 @@ def test_transfer(matrix_item: MatrixItem, request: pytest.FixtureRequest) -> No
     run_item(register(request.config), matrix_item, request.node)
 
 
-def test_known_crash(crash_item: CrashItem) -> None:
-    """An input that is known to crash a kernel still does, in a process of its own."""
-    run_crash(*crash_item)
+def test_known_input(known_input_item: KnownInputItem) -> None:
+    """A kernel still fails on an input that it is known to fail on, in a process of its own."""
+    run_known_input(*known_input_item)
 
 
 def test_provider(faulty_provider: FoundProvider) -> None:

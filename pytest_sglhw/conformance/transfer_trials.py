@@ -145,7 +145,7 @@ class TransferTrial(Trial):
             yield case.layers
         if facts.host_layout == "page_head":
             yield from (self.cell.page_size, case.heads)
-        yield from (case.quota, case.warps)
+        yield from (case.quota, min(case.warps, self.place.most_warps))
 
     def _lists(self, case: TransferCase) -> Iterator[list[torch.Tensor]]:
         for pools in (self.sources, self.destinations):

@@ -90,6 +90,14 @@ def kernel_errors(trial: TransferTrial) -> Iterator[ErrorInput]:
     yield ErrorInput("an item size of 4 bytes more", _changed(row, lambda size: size + 4), RuntimeError, words)
     if facts.all_layers:
         yield from _table_errors(trial, row + (1 if facts.host_layout == "layer_first" else 2))
+    if not trial.place.is_cpu and any(argument.is_cpu for argument in trial.arguments()[:at]):
+        words, needs = "invalid argument", "get_device_accessible_ptr"  # releases without it use the address unseen
+        yield ErrorInput("a host pool that is not pinned", _unpin, RuntimeError, words, needs)
+
+
+def _unpin(arguments: list[Any]) -> None:
+    at = next(at for at, argument in enumerate(arguments) if argument.is_cpu)
+    arguments[at] = arguments[at].clone()
 
 
 def _table_errors(trial: TransferTrial, num_layers: int) -> Iterator[ErrorInput]:
@@ -104,7 +112,8 @@ def direct_errors(trial: TransferTrial) -> Iterator[ErrorInput]:
     """What the kernels over lists of tensors refuse; they all do so with ``RuntimeError``."""
     if trial.facts.host_layout == "layer_first":
         words = "Source and destination layers must have the same number of layers"
-        yield ErrorInput("one source layer too few", _changed(0, lambda layers: layers[:-1]), RuntimeError, words)
+        more = _changed(0, lambda layers: [*layers, layers[0]])  # one less could leave no tensor to dispatch on
+        yield ErrorInput("one source layer too many", more, RuntimeError, words)
     words = "Source and destination indices must have the same length"
     yield ErrorInput("one destination index too many", _changed(3, _one_more), RuntimeError, words)
     for size in (0, -1):

@@ -180,7 +180,13 @@ class Staged(AllLayers):
             for _ in self.parts
         ]
         hosts = [trial.view(f"host {part}", dtype, -1, case.layers, 1, width) for part in self.parts]
-        return [*tables, trial.index(sources, case.index_dtype), torch.tensor(targets), *staging, *hosts]
+        return [
+            *tables,
+            trial.index(sources, case.index_dtype),
+            torch.tensor(targets, dtype=torch.int64),
+            *staging,
+            *hosts,
+        ]
 
     def keywords(self, trial: RunTrial, case: Rows) -> Mapping[str, Any]:
         """See :class:`RowsWorkload`."""
