@@ -89,9 +89,7 @@ INPUTS: tuple[KnownInput, ...] = (
         for name in _BATCHED
     ),
     *(
-        KnownInput(
-            "sglang_jit", f"transfer_hicache_{name}", "empty", _has_no_blocks, "invalid configuration", _NO_BLOCKS
-        )
+        KnownInput("sglang_jit", name, "empty", _has_no_blocks, "invalid configuration", _NO_BLOCKS)
         for name in _HICACHE
     ),
     *(
