@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if rest and not getattr(module, "PASSES_ARGUMENTS_ON", False):
         parser.error(f"unrecognized arguments: {' '.join(rest)} (see: sglhw {args.command} --help)")
     args.rest = rest
+    for stream in (sys.stdout, sys.stderr):  # a name that the terminal can't write is no reason to say nothing
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         return int(module.run(args))
     except BrokenPipeError:  # whoever reads has seen enough (sglhw doctor | head)

@@ -25,6 +25,8 @@ class Answer(NamedTuple):
     warnings: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     """Shared libraries that the error names as not found."""
+    undecided: bool = False
+    """Whether the error says of itself that it decides nothing (a check that could not be made)."""
 
     @property
     def ok(self) -> bool:

@@ -79,8 +79,10 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
         warnings.simplefilter("always")
         try:
             result = {"value": STAGES[request["do"]](**request["with"])}
+            json.dumps(result)  # a value that is no plain data is an error of its stage, not the end of this process
         except BaseException as error:  # noqa: BLE001 (the state of the stage is recorded from it)
             result = {"error": _told(error), "missing": _missing_libraries(error)}
+            result["undecided"] = getattr(error, "undecided", None) is True
     with contextlib.suppress(Exception):
         result["warnings"] = [str(w.message)[:_SEEN] for w in seen[:4]]
     return result
@@ -114,6 +116,26 @@ def _attempt(function: Any, *arguments: Any) -> Any:
         return {"error": _told(error)}
 
 
+def _asked(kind: type, name: str, function: Any, *arguments: Any) -> Any:
+    """Return what a function of torch answers, if it is of this kind: a mock answers everything with a mock."""
+    value = function(*arguments)
+    if not isinstance(value, kind):
+        raise TypeError(f"{name}() answers with {_a(value)}, not with {kind.__name__}")
+    return value
+
+
+def _a(value: Any) -> str:
+    return f"a mock ({_class_of(value)})" if _mock(value) else _class_of(value)
+
+
+def _class_of(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _mock(value: Any) -> bool:
+    return any(base.__module__ in ("unittest.mock", "mock.mock", "mock") for base in type(value).__mro__)
+
+
 def _attribute(root: Any, dotted: str) -> Any:
     for name in dotted.split("."):
         root = getattr(root, name, None)
@@ -132,7 +154,20 @@ def torch_stage() -> dict[str, Any]:
         "version": str(getattr(torch, "__version__", "")),
         "path": str(getattr(torch, "__file__", "")),
         "strings": strings,
+        "stand_in": _stand_in(torch, version),
     }
+
+
+def _stand_in(torch: Any, version: Any) -> str:
+    """Say why what was imported is no torch; empty where it may be one."""
+    for name, part in (("torch", torch), ("torch.version", version)):
+        if part is not None and _mocked(part):
+            what = f"is a mock ({_class_of(part)})" if _mock(part) else "is no module of torch"
+            return f"{name} {what}: it answers for every name, and its answers mean nothing"
+    if version is None and not hasattr(torch, "__version__"):
+        place = getattr(torch, "__file__", None) or ", ".join(getattr(torch, "__path__", ["nowhere"]))
+        return f"the module torch from {place} is no torch: it has neither __version__ nor version"
+    return ""
 
 
 def import_stage(module: str) -> dict[str, Any]:
@@ -144,7 +179,7 @@ def import_stage(module: str) -> dict[str, Any]:
         "file": _text_or_none(getattr(loaded, "__file__", None)),
         "version": _text_or_none(version),
         "names": names[:2000],
-        "mocked": type(loaded).__module__.startswith("unittest.mock") or _mocked(loaded),
+        "mocked": _mocked(loaded),
     }
 
 
@@ -153,9 +188,9 @@ def _text_or_none(value: Any) -> str | None:
 
 
 def _mocked(module: Any) -> bool:
-    """Say whether a module answers for a name that nobody can have defined, or names a mock as its file."""
+    """Say whether a module is a mock, answers for a name that nobody can have defined, or names a mock as its file."""
     invented = getattr(module, "sglhw_no_such_name", None)
-    return invented is not None or type(getattr(module, "__file__", None)).__module__.startswith("unittest.mock")
+    return _mock(module) or invented is not None or _mock(getattr(module, "__file__", None))
 
 
 def devices_stage(api: str, archs: list[list[str]]) -> dict[str, Any]:
@@ -166,18 +201,23 @@ def devices_stage(api: str, archs: list[list[str]]) -> dict[str, Any]:
     if namespace is None:
         return {"present": False}
     available = getattr(namespace, "is_available", None) or _attribute(torch, f"backends.{api}.is_available")
-    answer: dict[str, Any] = {"present": True, "available": _attempt(available) if available else None}
-    count = _attempt(namespace.device_count) if hasattr(namespace, "device_count") else None
-    answer["count"] = count if count is None or isinstance(count, (int, dict)) else int(count)
-    number = answer["count"] if isinstance(answer["count"], int) else int(answer["available"] is True)
-    answer["devices"] = [_device(namespace, index, archs) for index in range(min(number, 1024))]
+    answer: dict[str, Any] = {"present": True}
+    answer["available"] = _attempt(_asked, int, "is_available", available) if available else None
+    count = getattr(namespace, "device_count", None)
+    answer["count"] = _attempt(_asked, int, "device_count", count) if count else None
+    there = isinstance(answer["available"], int) and bool(answer["available"])
+    number = answer["count"] if isinstance(answer["count"], int) else int(there)
+    general = _attribute(torch, f"backends.{api}.get_name")  # of a namespace that describes no single device
+    answer["devices"] = [_device(namespace, index, archs, general) for index in range(min(number, 1024))]
     return answer
 
 
-def _device(namespace: Any, index: int, archs: list[list[str]]) -> dict[str, Any]:
+def _device(namespace: Any, index: int, archs: list[list[str]], general: Any) -> dict[str, Any]:
     """Describe one device from whatever this namespace offers."""
     ask = {name: getattr(namespace, f"get_device_{name}", None) for name in ("properties", "name", "capability")}
     found = {name: _attempt(function, index) if function else None for name, function in ask.items()}
+    if ask["name"] is None and callable(general):
+        found["name"] = _attempt(general)
     properties = None if isinstance(found["properties"], dict) else found["properties"]
     name = found["name"] if isinstance(found["name"], str) else getattr(properties, "name", "")
     capability = found["capability"]
@@ -259,6 +299,9 @@ def sglang_stage() -> dict[str, Any]:
     utils = importlib.import_module("sglang.srt.utils")
     names = ("is_cuda", "is_hip", "is_xpu", "is_npu", "is_musa", "is_mps", "is_hpu", "is_cpu", "is_sail", "get_device")
     answers = {name: _attempt(getattr(utils, name)) for name in names if callable(getattr(utils, name, None))}
+    with contextlib.suppress(ImportError):  # older releases have no such module
+        platforms = importlib.import_module("sglang.srt.platforms")
+        answers["current_platform"] = _attempt(lambda: platforms.current_platform.device_name)
     return {
         name: value if isinstance(value, (bool, str, dict)) else repr(value)[:_SEEN] for name, value in answers.items()
     }

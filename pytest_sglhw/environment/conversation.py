@@ -27,26 +27,32 @@ class Child:
     def __init__(self, timeout: float, cap: float, environ: dict[str, str], poisoned: tuple[str, ...]) -> None:
         self._timeout = timeout
         self._nonce = os.urandom(16).hex()
+        if not sys.executable:
+            raise OSError("this program does not say which Python it is (sys.executable is empty)")
         self._folder = tempfile.mkdtemp(prefix="sglhw-probe-")
-        self._answers = Path(self._folder, "answers")
-        self._answers.touch()
-        self._reader = self._answers.open("rb")
-        self._output = Path(self._folder, "output").open("a+b")  # noqa: SIM115
+        answers = Path(self._folder, "answers")
         job = {
             "nonce": self._nonce,
-            "answers": str(self._answers),
+            "answers": str(answers),
             "path": [*map(str, sys.path)],
             "poisoned": poisoned,
             "seconds": cap,
         }
-        self._process = subprocess.Popen(
-            [sys.executable, str(CHILD), json.dumps(job)],
-            stdin=subprocess.PIPE,
-            stdout=self._output,
-            stderr=self._output,
-            env={**environ, COOKIE: self._nonce, "PYTHONUNBUFFERED": "1"},
-            start_new_session=True,
-        )
+        try:
+            answers.touch()
+            self._reader = answers.open("rb")
+            self._output = Path(self._folder, "output").open("a+b")  # noqa: SIM115
+            self._process = subprocess.Popen(
+                [sys.executable, str(CHILD), json.dumps(job)],
+                stdin=subprocess.PIPE,
+                stdout=self._output,
+                stderr=self._output,
+                env={**environ, COOKIE: self._nonce, "PYTHONUNBUFFERED": "1"},
+                start_new_session=True,
+            )
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
 
     def ask(self, stage: str, do: str, arguments: dict[str, Any]) -> Answer | None:
         """Return the answer; ``None`` if the child was gone before it announced the stage."""
@@ -74,6 +80,8 @@ class Child:
                 if event.get("id") == stage and event.get("event") == "end":
                     return _answer(stage, event)
                 announced = announced or event.get("id") == stage
+            if damage := self._damage():
+                return self._fault(stage, "garbled", damage)
             if gone:
                 return self._fault(stage, "crashed", told_exit(self._process.returncode)) if announced else None
             if time.monotonic() > deadline:
@@ -81,6 +89,13 @@ class Child:
             self._bound_output()
             time.sleep(pause)
             pause = min(pause * 1.5, 0.02)
+
+    def _damage(self) -> str:
+        """Say what was done to the file of answers; empty where it is whole."""
+        status = os.fstat(self._reader.fileno())
+        if not status.st_nlink:
+            return "removed the file of answers"
+        return "cut the file of answers short" if status.st_size < self._reader.tell() else ""
 
     def _event(self, line: bytes) -> dict[str, Any] | None:
         try:
@@ -122,4 +137,5 @@ def _answer(stage: str, event: dict[str, Any]) -> Answer:
         error=str(event.get("error", "")),
         warnings=tuple(event.get("warnings", ())),
         missing=tuple(event.get("missing", ())),
+        undecided=bool(event.get("undecided")),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_sglhw.environment.masks import hiding_mask, masks_of
 
@@ -71,6 +71,26 @@ def _several_families(f: Findings) -> Iterator[str]:
         yield f"torch enumerates more than one kind of accelerator ({', '.join(found)}); taken as {f.platform}"
 
 
+def _half_answers(f: Findings) -> Iterator[str]:
+    """Compare two answers of one namespace of torch: whether it is available, and how many devices it has."""
+    for family in f.families:
+        available, count = family.value.get("available"), family.value.get("count")
+        api = f"torch.{family.row.api}"
+        if isinstance(count, dict) and available and not isinstance(available, dict):
+            yield f"{api}.is_available() says True and device_count() raises {count['error']}; taken as one device"
+        elif isinstance(available, dict) and isinstance(count, int) and count > 0:
+            yield f"{api}.device_count() says {count} and is_available() raises {available['error']}"
+        elif isinstance(available, int) and isinstance(count, int) and bool(available) != (count > 0):
+            yield f"{api}.is_available() says {bool(available)} and device_count() says {count}"
+
+
+def _undescribed(f: Findings) -> Iterator[str]:
+    for family in f.families:
+        for index, device in enumerate(family.devices):
+            if device.get("error"):
+                yield f"{family.row.name} device {index} could not be described in full: {device['error']}"
+
+
 def _failed_families(f: Findings) -> Iterator[str]:
     for family in f.families:
         if family.row.name != f.platform and (family.answer.fault or family.error):
@@ -123,22 +143,40 @@ def _sglang(f: Findings) -> Iterator[str]:
         yield f"SGLang could not be asked what this machine is: {f.sglang.fault or 'import failed'}: {f.sglang.told}"
         return
     for name, answer in f.sglang.value.items():
-        said = f"SGLang's {name}()"
         if isinstance(answer, dict):
-            if name != "get_device" or f.platform != "cpu":
-                yield f"{said} raises {answer.get('error')}"
-        elif name in _SGLANG and isinstance(answer, bool) and answer != (f.platform == _SGLANG[name]):
-            yield f"{said} says {answer}; this machine is {f.platform}"
-        elif name in ("is_cpu", "is_sail") and answer is True and (name == "is_sail" or f.platform != "cpu"):
-            yield f"{said} says True; this machine is {f.platform}"
-    yield from _sglang_device(f)
+            if f.platform != "cpu" or "No accelerator" not in str(answer.get("error")):
+                yield f"{_spoken(name)} raises {answer.get('error')}"
+        elif not _agrees(name, answer, f):
+            yield f"{_spoken(name)} says {answer!r}; {_here(name, f)}"
 
 
-def _sglang_device(f: Findings) -> Iterator[str]:
-    device = f.sglang.value.get("get_device") if f.sglang else None
-    row = next((row for row in f.rows if row.name == f.platform), None)
-    if isinstance(device, str) and row is not None and device.partition(":")[0] != row.device_type:
-        yield f"SGLang's get_device() says {device!r}; this machine's device type is {row.device_type!r}"
+def _agrees(name: str, answer: Any, f: Findings) -> bool:
+    """Say whether an answer of SGLang is what it should be here; an answer that means nothing to us agrees."""
+    if name in _SGLANG and isinstance(answer, bool):
+        return answer == (f.platform == _SGLANG[name])
+    if name == "get_device" and isinstance(answer, str):
+        return answer.partition(":")[0] == _device_type(f)
+    if name == "current_platform" and isinstance(answer, str):
+        # A plain CPU machine is no platform to SGLang; its CPU engine has to be asked for.
+        return answer == f.platform or (answer == "unknown" and f.platform == "cpu")
+    # None of its functions is true on a plain CPU machine; is_sail() is on top of is_cuda().
+    return answer is not True or (name == "is_cpu" and f.platform == "cpu")
+
+
+def _spoken(name: str) -> str:
+    return f"SGLang's {name}" if name == "current_platform" else f"SGLang's {name}()"
+
+
+def _here(name: str, f: Findings) -> str:
+    return (
+        f"this machine's device type is {_device_type(f)!r}"
+        if name == "get_device"
+        else f"this machine is {f.platform}"
+    )
+
+
+def _device_type(f: Findings) -> str:
+    return next((row.device_type for row in f.rows if row.name == f.platform), f.platform)
 
 
 _LOOKS: tuple[Callable[[Findings], Iterator[str]], ...] = (
@@ -147,6 +185,8 @@ _LOOKS: tuple[Callable[[Findings], Iterator[str]], ...] = (
     _several_builds,
     _build_without_string,
     _several_families,
+    _half_answers,
+    _undescribed,
     _failed_families,
     _vendors,
     _masks,

@@ -18,6 +18,7 @@ from pytest_sglhw.errors import RegistryError
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.records import Environment
+    from pytest_sglhw.lanes.config import Lane
     from pytest_sglhw.registry import Registry
 
 FINE, UNMET, USAGE, NO_PLATFORM = 0, 1, 2, 3
@@ -43,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         registry = load()
-    except RegistryError as error:
+        lane = None if args.lane is None else _lane_named(args.lane, registry)
+    except (RegistryError, _LaneError) as error:  # before the probe, which may take minutes
         return _usage(str(error))
     static = gather(registry.platforms.values())
     environment = Probe(registry, static, full=args.full, look=True, timeout=args.probe_timeout).run()
@@ -51,21 +53,29 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(environment.to_json(), indent=2))
     else:
         print(render(environment))
-    status = FINE if args.lane is None else _lane(args.lane, registry, environment)
-    return NO_PLATFORM if environment.platform == "unknown" and status != USAGE else status
+    status = FINE if lane is None else _kept(lane, environment)
+    return NO_PLATFORM if environment.platform == "unknown" else status
 
 
-def _lane(name: str, registry: Registry, environment: Environment) -> int:
-    """Compare with a lane's promise; what is unmet goes to the standard error, so that ``--json`` stays JSON."""
+class _LaneError(ValueError):
+    """The configuration has no such lane, or is wrong."""
+
+
+def _lane_named(name: str, registry: Registry) -> Lane:
     import pytest
 
     from pytest_sglhw.lanes.config import get_lane
-    from pytest_sglhw.lanes.contract import terms, unmet_table
 
     try:
-        lane = get_lane(Path.cwd(), registry, name)
+        return get_lane(Path.cwd(), registry, name)
     except pytest.UsageError as error:
-        return _usage(str(error))
+        raise _LaneError(str(error)) from error
+
+
+def _kept(lane: Lane, environment: Environment) -> int:
+    """Compare with a lane's promise; what is unmet goes to the standard error, so that ``--json`` stays JSON."""
+    from pytest_sglhw.lanes.contract import terms, unmet_table
+
     found = terms(lane, environment)
     if all(term.kept for term in found):
         return FINE

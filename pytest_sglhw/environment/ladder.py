@@ -122,6 +122,10 @@ class Climber:
 
     def _imported(self, module: str, evidence: list[str]) -> CapabilityState | None:
         answer = self._import(module)
+        top = module.partition(".")[0]
+        if answer.error.startswith(f"ModuleNotFoundError: No module named {top!r}"):
+            reason = f"no module {top} in a fresh process; this one finds it through {where_is(top)}"
+            return CapabilityState("unavailable", reason, tuple(evidence), f"install {module}")
         if not answer.ok:
             return _failed(f"importing {module}", answer, evidence)
         evidence.append(f"{module} imports from {answer.value['file'] or 'nowhere (no __file__)'}")
@@ -168,6 +172,10 @@ class Climber:
 
     def _checked(self, check: str, evidence: list[str]) -> CapabilityState | None:
         answer = self._asker.ask(f"check {check}", "check", imports=_own(check), function=check)
+        if answer.undecided:
+            said = answer.error.partition(": ")[2]
+            remedy = "repair torch, which failed before the capability was used"
+            return CapabilityState("unknown", f"the check {check} {said}", tuple(evidence), remedy)
         if not answer.ok:
             return _failed(f"the check {check}", answer, evidence)
         evidence.append(f"the check {check} answered {'yes' if answer.value else 'no'}")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
 _DIST_INFO = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)(?:-py[\d.]+)?\.(?:dist-info|egg-info)")
-_SUFFIXES = (".py", ".so", ".pyd")
 
 
 def distributions(paths: Iterable[str]) -> dict[str, str]:
@@ -35,14 +34,17 @@ def normal_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def find_top_level(name: str) -> ModuleSpec | None:
-    """Ask the finders for a top-level module, whatever stands in ``sys.modules`` under its name."""
+def find_module(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
+    """Ask the finders for a module in the folders ``path`` of its parent, whatever stands in ``sys.modules``.
+
+    Top-level modules have no parent: ``None``.
+    """
     for finder in sys.meta_path:
         find_spec = getattr(finder, "find_spec", None)
         if find_spec is None:
             continue
         try:
-            spec: ModuleSpec | None = find_spec(name, None)
+            spec: ModuleSpec | None = find_spec(name, path)
         except Exception:  # noqa: BLE001 (a foreign finder that fails has found nothing)
             continue
         if spec is not None:
@@ -51,24 +53,23 @@ def find_top_level(name: str) -> ModuleSpec | None:
 
 
 def where_is(module: str) -> str | None:
-    """Return the file or directory of a module without importing anything, its parents included; else ``None``."""
-    top, _, rest = module.partition(".")
-    spec = find_top_level(top)
-    if spec is None:
-        return None
-    if not rest:
-        return spec.origin or next(iter(spec.submodule_search_locations or ()), None)
-    return next((hit for place in spec.submodule_search_locations or () if (hit := _below(place, rest))), None)
+    """Return where a module is (its file, folder, or who would make it) without importing anything; else ``None``."""
+    path: Sequence[str] | None = None
+    place, name = None, ""
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        spec = find_module(name, path)
+        if spec is not None:
+            place, path = _place(spec), list(spec.submodule_search_locations or ())
+            continue
+        # Of a folder without __init__.py below another one the finders say nothing until that one is imported.
+        place = next((folder for above in path or () if os.path.isdir(folder := os.path.join(above, part))), None)
+        if place is None:
+            return None
+        path = [place]
+    return place
 
 
-def _below(place: str, dotted: str) -> str | None:
-    base = os.path.join(place, *dotted.split("."))
-    if os.path.isdir(base):
-        return base
-    parent, stem = os.path.split(base)
-    try:
-        names = os.listdir(parent)
-    except OSError:
-        return None
-    # An extension module carries a tag: kvcacheio.cpython-311-x86_64-linux-gnu.so
-    return next((os.path.join(parent, n) for n in names if n.partition(".")[0] == stem and n.endswith(_SUFFIXES)), None)
+def _place(spec: ModuleSpec) -> str:
+    folder = next(iter(spec.submodule_search_locations or ()), None)
+    return spec.origin or folder or f"{type(spec.loader).__module__}.{type(spec.loader).__qualname__}"

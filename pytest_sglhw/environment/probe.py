@@ -102,6 +102,8 @@ class Probe:
         if not torch.ok:
             fault = torch._replace(fault=torch.fault or "crashed")
             return self._record(_Asked(choice=Choice("unknown", f"{torch.stage} {_went(torch)}", fault=fault)))
+        if stand_in := torch.value["stand_in"]:
+            return self._record(_Asked(Choice("unknown", stand_in, fault=torch._replace(fault="garbled"))))
         return self._record(self._enumerate(torch.value))
 
     def _enumerate(self, torch: Mapping[str, Any]) -> _Asked:
@@ -110,6 +112,9 @@ class Probe:
             for m in self._static.vendors
         }
         imported = [module for module, answer in vendors.items() if answer.ok]
+        if imported:  # some of them add their version to torch's
+            again = self._asker.ask("version strings of torch", "torch")
+            torch = again.value if again.ok else torch
         families = ask_families(self._rows, platform_strings(torch["strings"]), imported, self._asker)
         choice = choose(families, self._static, torch["version"])
         devices: tuple[Device, ...] = ()

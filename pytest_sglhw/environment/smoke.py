@@ -2,13 +2,15 @@
 
 Runs in the probe's child process only. Each function takes no arguments; it returns ``True`` where the capability works
 and ``False`` where the machine lacks it, and raises where it is there and broken (``WrongBytesError`` for bytes that
-are not the right ones).
+are not the right ones). ``UndecidedError``: torch failed before the capability was used.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pytest_sglhw.registry.platforms import BUILTIN_PLATFORMS
@@ -23,17 +25,34 @@ class WrongBytesError(AssertionError):
     """A kernel ran and left other bytes than the ones it was asked to leave."""
 
 
+class UndecidedError(RuntimeError):
+    """A check could not be made: torch failed before the capability was used, which says nothing about it."""
+
+    undecided = True
+
+
+@contextmanager
+def _preparing() -> Iterator[None]:
+    """What is done in here is not yet the capability: if it fails, that one is unknown, not broken."""
+    try:
+        yield
+    except Exception as error:
+        raise UndecidedError(f"could not be made: {type(error).__name__}: {error}") from error
+
+
 def kvcacheio() -> bool:
     """Move three rows of K and of V between device pools with ``transfer_kv_per_layer``."""
     from sgl_kernel.kvcacheio import transfer_kv_per_layer
 
-    device = _device()
-    src_k, src_v = _pattern(1).to(device), _pattern(2).to(device)
-    dst_k, dst_v = _pattern(3).to(device), _pattern(4).to(device)
-    src, dst = _indices(device)
+    with _preparing():
+        device = _device()
+        src_k, src_v = _pattern(1).to(device), _pattern(2).to(device)
+        dst_k, dst_v = _pattern(3).to(device), _pattern(4).to(device)
+        src, dst = _indices(device)
+        expected_k, expected_v = _moved(1, 3), _moved(2, 4)
     transfer_kv_per_layer(src_k, dst_k, src_v, dst_v, src, dst, _WIDTH)
-    _expect("transfer_kv_per_layer, K", dst_k, _moved(1, 3))
-    _expect("transfer_kv_per_layer, V", dst_v, _moved(2, 4))
+    _expect("transfer_kv_per_layer, K", dst_k, expected_k)
+    _expect("transfer_kv_per_layer, V", dst_v, expected_v)
     return True
 
 
@@ -41,10 +60,12 @@ def kvcacheio_direct() -> bool:
     """Move three rows from host to device memory with ``transfer_kv_direct``."""
     from sgl_kernel.kvcacheio import transfer_kv_direct
 
-    host, device = _pattern(1), _pattern(3).to(_device())
-    src, dst = _indices("cpu")
+    with _preparing():
+        host, device = _pattern(1), _pattern(3).to(_device())
+        src, dst = _indices("cpu")
+        expected = _moved(1, 3)
     transfer_kv_direct([host], [device], src, dst, 1)
-    _expect("transfer_kv_direct", device, _moved(1, 3))
+    _expect("transfer_kv_direct", device, expected)
     return True
 
 
@@ -61,7 +82,8 @@ def triton() -> bool:
 
     from pytest_sglhw.environment.smoke_triton import add_one
 
-    values = torch.arange(_ROWS, device=_device(), dtype=torch.int32)
+    with _preparing():
+        values = torch.arange(_ROWS, device=_device(), dtype=torch.int32)
     add_one[(1,)](values, _ROWS)
     _expect("a Triton kernel", values, torch.arange(1, _ROWS + 1, dtype=torch.int32))
     return True
@@ -71,10 +93,11 @@ def fp8() -> bool:
     """Multiply two small matrices of ones in FP8."""
     import torch
 
-    device = _device()
+    with _preparing():
+        device = _device()
+        ones, scale = torch.ones(32, 32, device=device), torch.ones((), device=device)
     dtype = torch.float8_e4m3fnuz if _is_gfx942() else torch.float8_e4m3fn
-    ones = torch.ones(32, 32, device=device).to(dtype)
-    scale = torch.ones((), device=device)
+    ones = ones.to(dtype)
     product = torch._scaled_mm(ones, ones.t(), scale, scale, out_dtype=torch.bfloat16)
     _expect("an FP8 matrix product", product, torch.full((32, 32), 32.0, dtype=torch.bfloat16))
     return True
@@ -84,7 +107,8 @@ def cuda_graph() -> bool:
     """Capture one addition in a CUDA graph and replay it twice."""
     import torch
 
-    value = torch.zeros(_ROWS, device="cuda")
+    with _preparing():
+        value = torch.zeros(_ROWS, device="cuda")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         value += 1
@@ -101,7 +125,9 @@ def p2p() -> bool:
 
     if torch.cuda.device_count() < 2 or not torch.cuda.can_device_access_peer(0, 1):
         return False
-    copy = _pattern(1).to("cuda:0").to("cuda:1")
+    with _preparing():
+        original = _pattern(1).to("cuda:0")
+    copy = original.to("cuda:1")
     _expect("a copy between two devices", copy, _pattern(1))
     return True
 

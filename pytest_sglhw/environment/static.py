@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_sglhw.environment.masks import read_masks
-from pytest_sglhw.environment.packages import distributions, find_top_level, where_is
+from pytest_sglhw.environment.packages import distributions, find_module, where_is
 
 if TYPE_CHECKING:
     from pytest_sglhw.registry.platforms import Platform
@@ -82,7 +82,7 @@ def gather(
 
 def read_torch_build() -> TorchBuild | None:
     """Read the ``version.py`` of the torch that an import would find, as text; ``None`` where there is no torch."""
-    spec = find_top_level("torch")
+    spec = find_module("torch")
     if spec is None:
         return None
     folder = next(iter(spec.submodule_search_locations or ()), None)

@@ -113,7 +113,10 @@ BUILTIN_PLATFORMS: tuple[Mapping[str, Any], ...] = (
         "toolkits": ("npu-smi",),
         "drivers": (("/usr/local/Ascend/driver/version.info", r"Version=(\S+)"),),
         "device_control_env_vars": (("ASCEND_RT_VISIBLE_DEVICES",),),
-        "archs": (ArchRule("name", r"(?i)ascend_?(\d+[a-z]?)", r"ascend\1"),),
+        "archs": (
+            ArchRule("name", r"(?i)ascend_?910_93", "ascend910c"),  # Atlas A3 calls its chip by number
+            ArchRule("name", r"(?i)ascend_?(\d+[a-z]?)", r"ascend\1"),
+        ),
         "arch_pattern": r"ascend\d+[a-z]?",
         "arch_example": "ascend910b",
     },

@@ -34,6 +34,35 @@ class _Tensor:
 def zeros(*shape, device=None, **options): return _Tensor()
 """
 
+#: Tensors good enough for the smoke check of a transfer kernel: rows of numbers in a list.
+ROWS = """
+class _Tensor:
+    def __init__(self, rows): self.rows = [list(row) for row in rows]
+    def to(self, *where): return _Tensor(self.rows)
+    cpu = to
+    def numel(self): return len(self.rows) * len(self.rows[0])
+    def sum(self): return sum(map(sum, self.rows))
+    def __getitem__(self, key):
+        if key == (slice(None), None): return _Tensor([number] for number in self.rows[0])
+        return self if key == (None, slice(None)) else _Tensor(self.rows[index] for index in key.rows[0])
+    def __setitem__(self, key, other):
+        for index, row in zip(key.rows[0], other.rows): self.rows[index] = list(row)
+    def _with(self, other, function):
+        other = other if isinstance(other, _Tensor) else _Tensor([[other]])
+        height, width = (max(len(a), len(b)) for a, b in ((self.rows, other.rows), (self.rows[0], other.rows[0])))
+        at = lambda tensor, i, j: tensor.rows[i % len(tensor.rows)][j % len(tensor.rows[0])]
+        return _Tensor([function(at(self, i, j), at(other, i, j)) for j in range(width)] for i in range(height))
+    def __add__(self, other): return self._with(other, lambda a, b: a + b)
+    def __mul__(self, other): return self._with(other, lambda a, b: a * b)
+    def __mod__(self, other): return self._with(other, lambda a, b: a % b)
+    def __ne__(self, other): return self._with(other, lambda a, b: a != b)
+
+uint8 = None
+def arange(size): return _Tensor([range(size)])
+def tensor(numbers, device=None): return _Tensor([numbers])
+def zeros(size, device=None): return _Tensor([[0] * size])
+"""
+
 NATIVE = """
 class _C:
     @staticmethod
@@ -60,10 +89,16 @@ def torch_package(code: str, **strings: str | None) -> dict[str, str]:
     return {"torch/version.py": version(**strings), "torch/__init__.py": NO_TORCH_CODE + code}
 
 
-def h100(extra: str = "", prefix: str = "sgl_kernel::") -> dict[str, str]:
+def h100(extra: str = "", prefix: str = "sgl_kernel::", key: str = "CUDA") -> dict[str, str]:
     """The files of a torch that enumerates one working H100 with every operator of ``prefix`` registered."""
-    native = NATIVE.format(prefix=prefix, key="CUDA")
-    return torch_package(namespace("cuda", name="NVIDIA H100") + TENSORS + native + extra, cuda="13.0")
+    native = NATIVE.format(prefix=prefix, key=key)
+    return torch_package(namespace("cuda", name="NVIDIA H100") + ROWS + native + extra, cuda="13.0")
+
+
+def distribution(name: str, version: str) -> dict[str, str]:
+    """The metadata of an installed distribution."""
+    text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    return {f"{name.replace('-', '_')}-{version}.dist-info/METADATA": text}
 
 
 @dataclass(frozen=True)
@@ -84,18 +119,19 @@ class Seen:
         return str(self.record["capabilities"][capability]["reason"])
 
 
-def doctor(folder: Path, files: dict[str, str], *arguments: str, timeout: float = DEADLINE) -> Seen:
-    """Plant ``files`` in ``folder`` and run the command over them."""
+def plant(folder: Path, files: dict[str, str]) -> dict[str, str]:
+    """Write ``files`` below ``folder`` and return the environment of a process that imports them first."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
+    return {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+
+
+def doctor(folder: Path, files: dict[str, str], *arguments: str, timeout: float = DEADLINE) -> Seen:
+    """Plant ``files`` in ``folder`` and run the command over them."""
     mark = f"{folder.name}-{os.getpid()}-{time.monotonic_ns()}"
-    environ = {
-        **os.environ,
-        "PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
-        "SGLHW_TEST": mark,
-    }
+    environ = plant(folder, files) | {"SGLHW_TEST": mark}
     begun = time.monotonic()
     command = [sys.executable, "-m", "pytest_sglhw", "doctor", "--json", "--probe-timeout", str(timeout), *arguments]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)

@@ -30,6 +30,13 @@ except ImportError as error:
     raise ImportError(text) from None
 """
 
+#: Finds the file that the child answers in, as a package that cleans up too much would.
+ANSWERS = """
+import glob, os, tempfile
+found = [f for f in glob.glob(tempfile.gettempdir() + "/sglhw-probe-*/answers") if os.stat(f).st_size]
+mine = max(found, key=os.path.getmtime)
+"""
+
 #: What a kernel package does when it is imported -> the state of the capability, and words of its reason.
 PACKAGES = {
     "hang": ("import time; time.sleep(600)", "unknown", "hung"),
@@ -61,6 +68,20 @@ PACKAGES = {
     "imitates": (RECORD, "broken", "check"),
     "lingers": (FORK, "broken", "check"),
     "forks": ("import os; os.fork()", "broken", "check"),
+    "removes_answers": (ANSWERS + "os.remove(mine)", "unknown", "removed the file of answers"),
+    "cuts_answers": (ANSWERS + "os.truncate(mine, 0)", "unknown", "cut the file of answers short"),
+    "cuts_a_line": (ANSWERS + "os.truncate(mine, os.stat(mine).st_size - 9)", "unknown", "the file of answers"),
+    "writes_answers": (ANSWERS + "open(mine, 'a').write('{}\\n')", "unknown", "garbled: wrote something else"),
+    "writes_bytes": (ANSWERS + "open(mine, 'ab').write(b'\\xff\\n')", "unknown", "garbled: wrote something else"),
+    "removes_its_folder": (ANSWERS + "import shutil; shutil.rmtree(os.path.dirname(mine))", "unknown", "removed"),
+    "output_of_bytes": ("import os; os.write(2, bytes(range(256)) * 9); os.abort()", "unknown", "SIGABRT"),
+    "changes_folder": ("import os; os.chdir('/')", "broken", "check"),
+    "no_alarm": ("import signal; signal.alarm(0)", "broken", "check"),
+    "ignores_signals": (
+        "import signal, time\nfor s in (1, 2, 15): signal.signal(s, signal.SIG_IGN)\ntime.sleep(600)",
+        "unknown",
+        "hung",
+    ),
 }
 
 
