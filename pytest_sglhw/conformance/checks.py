@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_sglhw.conformance.failures import BrokenLawError, describe
-from pytest_sglhw.conformance.family import Law
+from pytest_sglhw.conformance.family import Law, Sequences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_sglhw.conformance.bench import Bench
-    from pytest_sglhw.conformance.family import ErrorInput, Trial
+    from pytest_sglhw.conformance.family import ErrorInput, Kernel, Trial
 
 #: Laws that every example is held to.
 ALWAYS: Mapping[str, str] = {
@@ -28,8 +28,23 @@ ALWAYS: Mapping[str, str] = {
 }
 
 
+#: The one law of a sequence of steps: after each of them, every byte of every pool is what a dictionary model says.
+SEQUENCE = "sequence"
+
+
+def laws_of(kernel: Kernel) -> list[str]:
+    """The names of all laws that a kernel is held to."""
+    return [SEQUENCE] if isinstance(kernel.workload, Sequences) else [*ALWAYS, *(law.name for law in kernel.laws)]
+
+
 def examine(bench: Bench, law: Law | None, case: object) -> None:
-    """Run one example: build ``case``, call the kernel, hold it to the four common laws and to ``law``."""
+    """Run one example: build ``case``, call the kernel, hold it to the four common laws and to ``law``.
+
+    A case that is a sequence of steps is played instead, and held to :data:`SEQUENCE` after each of them.
+    """
+    if isinstance(bench.kernel.workload, Sequences):
+        bench.kernel.workload.play(bench, case)
+        return
     trial = bench.trial(case)
     trial.first = check_always(trial, bench.run(trial))
     if law is not None:

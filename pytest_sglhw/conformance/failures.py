@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import torch
 
     from pytest_sglhw.conformance.bench import Bench
-    from pytest_sglhw.conformance.family import Law, Trial
+    from pytest_sglhw.conformance.family import Law
 
 
 class BrokenLawError(AssertionError):
@@ -36,16 +36,26 @@ def first_difference(got: torch.Tensor, want: torch.Tensor) -> int:
     return int((got != want).nonzero()[0])
 
 
-def describe(trial: Trial, buffer: str, got: torch.Tensor, want: torch.Tensor) -> list[str]:
+class Guide(Protocol):
+    """Who knows what stands where in a buffer's image: a trial, or the player of a sequence."""
+
+    def locate(self, buffer: str, byte: int) -> str:
+        """Say in the field's words what stands at a byte."""
+
+    def origin(self, buffer: str, byte: int, image: torch.Tensor) -> str | None:
+        """Say where the bytes that stand there really come from, if it can be told."""
+
+
+def describe(guide: Guide, buffer: str, got: torch.Tensor, want: torch.Tensor) -> list[str]:
     """Say where two images of one buffer first differ, what stands there, and where it comes from."""
     at = first_difference(got, want)
     wrong = int((got != want).sum())
     lines = [
-        f"{buffer}: first wrong byte at {trial.locate(buffer, at)}; {wrong} of {len(want)} bytes differ",
+        f"{buffer}: first wrong byte at {guide.locate(buffer, at)}; {wrong} of {len(want)} bytes differ",
         f"got      {_hex(got, at)}",
         f"expected {_hex(want, at)}",
     ]
-    origin = trial.origin(buffer, at, got)
+    origin = guide.origin(buffer, at, got)
     return [*lines, f"the bytes that stand there are those of {origin}"] if origin else lines
 
 

@@ -10,7 +10,7 @@ buffers, how to call the kernel, and what the truth is. See ``docs/conformance.m
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -18,9 +18,10 @@ from pytest_sglhw.conformance.cells import DTYPES, PAGE_SIZES, Cell, cells_of
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import torch
+    from hypothesis.stateful import RuleBasedStateMachine
 
     from pytest_sglhw.conformance.bench import Bench
     from pytest_sglhw.conformance.devices import Place
@@ -142,6 +143,10 @@ class Workload(ABC):
     def build(self, cell: Cell, case: Any, place: Place) -> Trial:
         """Allocate and fill the buffers of a case on ``place``."""
 
+    def needs(self, cell: Cell) -> tuple[str, ...]:
+        """The provider's kernels without which this cell cannot run."""
+        return (cell.kernel,)
+
     def smaller(self, cell: Cell, case: Any) -> Iterable[Any]:
         """Yield simpler cases than ``case``, the boldest first; how a failing case is reduced."""
         return ()
@@ -149,6 +154,35 @@ class Workload(ABC):
     def errors(self, trial: Trial) -> Iterable[ErrorInput]:
         """The inputs near ``trial`` that must be refused (law ``errors``)."""
         return ()
+
+
+Attempt = Callable[[Any, Callable[[], None]], None]
+"""``attempt(case, action)`` runs an action, the last step of ``case``, and makes its error the failure of the cell.
+
+Once a cell has failed, nothing is run, and the same case raises the same failure again.
+"""
+
+Finished = Callable[[Mapping[str, Any]], None]
+"""Told of each sequence that came to its end, with the value of each of its factors."""
+
+
+class Sequences(Workload):
+    """Several kernels of a provider, exercised together in sequences of steps; one case is one whole sequence."""
+
+    @abstractmethod
+    def play(self, bench: Bench, case: Any) -> None:
+        """Do every step of a case and compare after each.
+
+        :raises BrokenLawError: the state after a step is not what it must be.
+        """
+
+    @abstractmethod
+    def machine(self, bench: Bench, attempt: Attempt, finished: Finished) -> RuleBasedStateMachine:
+        """Make the state machine by which Hypothesis chooses the steps of one sequence."""
+
+    def build(self, cell: Cell, case: Any, place: Place) -> Trial:
+        """Refuse: a sequence is played, it is no trial of one kernel."""
+        raise NotImplementedError(f"{cell.id}: a sequence is played, not tried")
 
 
 @dataclass(frozen=True)

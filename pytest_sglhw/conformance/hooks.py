@@ -98,8 +98,14 @@ class Matrix:
         ]
         self.providers = providers.find_all(settings.kernels, config)
         cells = [cell for kernel in wanted for cell in kernel.cells() if self.filters.accept(cell)]
-        self.items = [MatrixItem(found, cell) for found in self.providers for cell in cells if found.has(cell.kernel)]
-        self._summary = Summary(self.providers, [kernel.name for kernel in wanted])
+        self.items = [
+            MatrixItem(found, cell)
+            for found in self.providers
+            for cell in cells
+            if all(map(found.has, kernels[cell.kernel].workload.needs(cell)))
+        ]
+        needed = (name for cell in cells for name in kernels[cell.kernel].workload.needs(cell))
+        self._summary = Summary(self.providers, list(dict.fromkeys(needed)))
 
     def ids(self) -> list[str]:
         """The items' ids: the cell's, with the provider before it where there are several."""

@@ -22,6 +22,7 @@ FAMILIES: tuple[str, ...] = (
     "transfers",
     "pages",
     "selection",
+    "host_pools",
 )
 
 

@@ -14,14 +14,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import hypothesis
 import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from pytest_sglhw.conformance import covering, known_inputs
 from pytest_sglhw.conformance.checks import examine
 from pytest_sglhw.conformance.failures import CellError, RejectedError
+from pytest_sglhw.conformance.family import Sequences
 from pytest_sglhw.conformance.strategies import Example, PinnedDraw, examples
 from pytest_sglhw.environment.sticky import is_sticky
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hypothesis.stateful import RuleBasedStateMachine
+
     from pytest_sglhw.conformance.bench import Bench
     from pytest_sglhw.conformance.family import Law
 
@@ -33,9 +39,11 @@ class Effort(NamedTuple):
     draws: int
     reduction: int = 400
     """Calls that the reduction of a failing case may take."""
+    steps: int = 20
+    """Steps of a sequence."""
 
 
-PROFILES = {"quick": Effort(2, 3), "ci": Effort(8, 20), "deep": Effort(8, 1000)}
+PROFILES = {"quick": Effort(2, 3, steps=10), "ci": Effort(8, 20), "deep": Effort(8, 1000, steps=50)}
 
 _RAW_SKIP = "called pytest.{name} inside an example of the matrix; reject the example with bench.reject(reason) instead"
 
@@ -64,6 +72,7 @@ class CellRun:
         self.tally = Tally()
         self._seed = zlib.crc32(bench.cell.id.encode()) ^ (run_seed * 0x9E3779B1 & 0xFFFFFFFF)
         self._failure: CellError | None = None
+        self._failing: Any = None
         self.announce: Callable[[Law | None, Any], None] | None = None
         """Told of each example before it runs: what is left of a process that a kernel crashed."""
 
@@ -90,25 +99,59 @@ class CellRun:
 
     def _run_draws(self) -> None:
         kernel, cell = self.bench.kernel, self.bench.cell
+        if isinstance(kernel.workload, Sequences):
+            self._run_machines(kernel.workload)
+            return
 
         @seed(self._seed)
-        @settings(
-            max_examples=self.effort.draws,
-            deadline=None,
-            database=None,
-            derandomize=False,  # the seed above is fixed already
-            phases=(Phase.generate,),
-            suppress_health_check=list(HealthCheck),
-            verbosity=Verbosity.normal,
-            print_blob=False,
-            report_multiple_bugs=False,
-            backend="hypothesis",
-        )
+        @self._settings()
         @given(examples(kernel, cell, kernel.laws))
         def draw(example: Example) -> None:
             self._drawn(example)
 
         draw()
+
+    def _settings(self) -> settings:
+        return settings(
+            max_examples=self.effort.draws,
+            stateful_step_count=self.effort.steps,
+            deadline=None,
+            database=None,
+            derandomize=False,  # each cell has its seed
+            phases=(Phase.generate,),
+            suppress_health_check=list(HealthCheck),
+            verbosity=Verbosity.quiet,
+            print_blob=False,
+            report_multiple_bugs=False,
+            backend="hypothesis",
+        )
+
+    def _run_machines(self, workload: Sequences) -> None:
+        @seed(self._seed)
+        def machine() -> RuleBasedStateMachine:
+            return workload.machine(self.bench, self._attempt, self._finished)
+
+        run_state_machine_as_test(machine, settings=self._settings())  # type: ignore[arg-type] # any factory will do
+
+    def _attempt(self, case: Any, action: Callable[[], None]) -> None:
+        """Run one step of a sequence, the last of ``case``.
+
+        Hypothesis asks for the failing sequence a second time: it then ends at the same step, with no kernel called.
+        """
+        if self._failure:
+            if case == self._failing:
+                raise self._failure
+            return
+        if self.announce:
+            self.announce(None, case)
+        error = _error_of(action)
+        if error is not None:
+            self._failing, self._failure = case, self._reduced(None, case, error)
+            raise self._failure
+
+    def _finished(self, chosen: Mapping[str, Any]) -> None:
+        if not self._failure:
+            self._count(None, chosen)
 
     def _drawn(self, example: Example) -> None:
         if self._failure:
@@ -134,22 +177,17 @@ class CellRun:
             return False
         if error is not None:
             raise self._reduced(law, case, error)
+        self._count(law, chosen)
+        return True
+
+    def _count(self, law: Law | None, chosen: Mapping[str, Any]) -> None:
         self.tally.examples += 1
         name = law.name if law else "reference"
         self.tally.laws[name] = self.tally.laws.get(name, 0) + 1
         self.tally.levels.add(tuple(sorted(chosen.items())))
-        return True
 
     def _broken(self, law: Law | None, case: Any) -> BaseException | None:
-        try:
-            examine(self.bench, law, case)
-        except (pytest.skip.Exception, pytest.xfail.Exception) as outcome:
-            return AssertionError(
-                _RAW_SKIP.format(name="skip" if isinstance(outcome, pytest.skip.Exception) else "xfail")
-            )
-        except Exception as error:  # noqa: BLE001 - whatever a kernel raises is the cell's result
-            return error
-        return None
+        return _error_of(lambda: examine(self.bench, law, case))
 
     def _reduced(self, law: Law | None, case: Any, error: BaseException) -> CellError:
         """Make the case smaller as long as it fails in the same way; not at all once the device is lost."""
@@ -194,6 +232,17 @@ def reduce_case(
                 case, error, progress = candidate, found, True
                 break
     return case, error, steps
+
+
+def _error_of(action: Callable[[], None]) -> BaseException | None:
+    try:
+        action()
+    except (pytest.skip.Exception, pytest.xfail.Exception) as outcome:
+        name = "skip" if isinstance(outcome, pytest.skip.Exception) else "xfail"
+        return AssertionError(_RAW_SKIP.format(name=name))
+    except Exception as error:  # noqa: BLE001 - whatever a kernel raises is the cell's result
+        return error
+    return None
 
 
 def _kind(error: BaseException | None) -> object:

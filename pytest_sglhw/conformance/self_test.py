@@ -13,12 +13,12 @@ import torch
 
 from pytest_sglhw import kvcacheio
 from pytest_sglhw.conformance.bench import Bench
-from pytest_sglhw.conformance.checks import ALWAYS
+from pytest_sglhw.conformance.checks import laws_of
 from pytest_sglhw.conformance.devices import Place
 from pytest_sglhw.conformance.failures import CellError
 from pytest_sglhw.conformance.kernels import all_kernels
 from pytest_sglhw.conformance.mutants import MUTANTS, models
-from pytest_sglhw.conformance.mutants.planting import plant
+from pytest_sglhw.conformance.mutants.planting import plant_in
 from pytest_sglhw.conformance.runner import PROFILES, CellRun, Effort
 from pytest_sglhw.conformance.virtual import ADDRESSES
 
@@ -86,7 +86,7 @@ def examine_mutant(mutant: Mutant, kernel: Kernel, effort: Effort, seed: int) ->
     """Run the cells of a kernel with a fault planted in it, in an order of the seed's, up to the first that fails."""
     if ADDRESSES.name not in mutant.laws:  # a wrong address in reserved memory would end this process
         kernel = _without(kernel, ADDRESSES.name)
-    provider = SimpleNamespace(**{**vars(RIGHT), kernel.name: plant(mutant, getattr(RIGHT, kernel.name))})
+    provider = SimpleNamespace(**{**vars(RIGHT), **plant_in(mutant, kernel.name, RIGHT)})
     cells, place, examples = kernel.cells(), Place("cpu"), 0
     random.Random(seed).shuffle(cells)
     for cell in cells:
@@ -125,10 +125,7 @@ def _problems(found: Sequence[Verdict], *, every_law: bool) -> Iterator[str]:
 
 def laws() -> list[str]:
     """Every law that the matrix has."""
-    names = dict.fromkeys(ALWAYS)
-    for kernel in all_kernels().values():
-        names.update(dict.fromkeys(law.name for law in kernel.laws))
-    return list(names)
+    return list(dict.fromkeys(name for kernel in all_kernels().values() for name in laws_of(kernel)))
 
 
 def _summary(found: Sequence[Verdict]) -> str:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Pool:
     """K or V of one side of a transfer.
 
-    :param extents: of the rows that calls see; the pool itself may hold ``gap_heads`` more heads.
-    :param rotation: how layers lie in memory, see :class:`TransferCase`.
+    :param extents: of the rows that calls see; a layer-first pool itself may hold ``gap_heads`` more heads.
+    :param rotation: how the layers of a layer-first pool lie in memory, see :class:`TransferCase`.
     """
 
     def __init__(
@@ -34,15 +34,15 @@ class Pool:
         where: str,
         layout: str,
         extents: Extents,
-        case: TransferCase,
         base: int,
+        rotation: int = 0,
+        gap_heads: int = 0,
         buffers: type[Buffer] = Buffer,
     ) -> None:
         self.layout = layout
         self.extents = extents
-        gap = case.gap_heads if layout == "layer_first" else 0
-        self.stored = extents._replace(heads=extents.heads + gap)
-        self.rank = _rank(extents.layers, case.rotation if layout == "layer_first" else 0)
+        self.stored = extents._replace(heads=extents.heads + (gap_heads if layout == "layer_first" else 0))
+        self.rank = _rank(extents.layers, rotation if layout == "layer_first" else 0)
         self.buffer = buffers(place, windows, self.stored.nbytes, where, base)
 
     def whole(self, dtype: torch.dtype) -> torch.Tensor:
@@ -92,6 +92,7 @@ class TransferTrial(Trial):
         case: TransferCase,
         place: Place,
         sources: Mapping[str, Pool] | None = None,
+        destinations: Mapping[str, Pool] | None = None,
         buffers: type[Buffer] = Buffer,
     ) -> None:
         self.facts, self.cell, self.case, self.place = facts, cell, case, place
@@ -99,7 +100,7 @@ class TransferTrial(Trial):
         self._kind = buffers
         windows = Windows(case.seed + (7919 if sources else 0))
         self.sources = sources or dict(self._pools("source", windows))
-        self.destinations = dict(self._pools("destination", windows))
+        self.destinations = destinations or dict(self._pools("destination", windows))
         self.buffers = {
             **{f"{part} source": pool.buffer for part, pool in self.sources.items()},
             **{f"{part} destination": pool.buffer for part, pool in self.destinations.items()},
@@ -113,7 +114,8 @@ class TransferTrial(Trial):
         for part in case.parts:
             head_bytes = case.v_head_bytes if part == "V" else case.head_bytes
             extents = Extents(case.layers, tokens, case.heads, head_bytes, self.cell.page_size)
-            yield part, Pool(self.place, windows, where, layout, extents, case, base, self._kind)
+            shape = (extents, base, case.rotation, case.gap_heads)
+            yield part, Pool(self.place, windows, where, layout, *shape, self._kind)
 
     def arguments(self, **variation: Any) -> list[Any]:
         """The positional arguments of one call."""

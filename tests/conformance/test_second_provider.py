@@ -35,5 +35,5 @@ def test_a_second_implementation_passes_as_a_provider_by_module_path(tmp_path):
     found = re.search(r"(\d+) cells \((\d+) passed\), (\d+) examples", result.stdout)
     assert found, result.stdout
     cells, passed, examples = map(int, found.groups())
-    assert cells == passed == 13 * 8
+    assert cells == passed == 13 * 8 + 9 * 2  # kernels and dtypes, layouts of host pools and dtypes
     assert examples > 4 * cells  # two rows and three draws each, less what a law had nothing to say about

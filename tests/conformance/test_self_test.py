@@ -11,10 +11,10 @@ pytest.importorskip("hypothesis")
 
 from pytest_sglhw.cli import main  # noqa: E402
 from pytest_sglhw.conformance import self_test  # noqa: E402
-from pytest_sglhw.conformance.checks import ALWAYS  # noqa: E402
+from pytest_sglhw.conformance.checks import laws_of  # noqa: E402
 from pytest_sglhw.conformance.kernels import all_kernels  # noqa: E402
 from pytest_sglhw.conformance.mutants import MUTANTS  # noqa: E402
-from pytest_sglhw.conformance.mutants.planting import Mutant, changing, plant  # noqa: E402
+from pytest_sglhw.conformance.mutants.planting import Mutant, changing, plant_in  # noqa: E402
 from pytest_sglhw.conformance.runner import Effort  # noqa: E402
 
 KERNEL = "transfer_kv_per_layer_mla"
@@ -55,8 +55,7 @@ def test_every_fault_dies_by_its_law(mutant):
 def test_a_fault_names_laws_of_its_kernels(mutant):
     """What must kill a fault is a law that every example or its kernel is held to, or a class of exception."""
     for name in mutant.kernels:
-        known = {*ALWAYS, *(law.name for law in all_kernels()[name].laws)}
-        assert set(mutant.laws) <= known | {"IndexError", "RuntimeError", "ZeroDivisionError"}
+        assert set(mutant.laws) <= {*laws_of(all_kernels()[name])} | {"IndexError", "RuntimeError", "ZeroDivisionError"}
 
 
 @pytest.mark.parametrize("name", self_test.kernels_with_mutants())
@@ -65,7 +64,9 @@ def test_the_kernels_that_faults_are_planted_in_are_right(name):
     kernel = all_kernels()[name]
     few = replace(kernel, page_sizes=kernel.page_sizes[:2], dtypes=kernel.dtypes[:2])
 
-    verdict = self_test.examine_mutant(NO_FAULT, few, Effort(2, 3), seed=0)
+    no_fault = replace(NO_FAULT, kernels=(name,), within=kernel.workload.needs(kernel.cells()[0]))
+
+    verdict = self_test.examine_mutant(no_fault, few, Effort(2, 3), seed=0)
 
     assert verdict.killer is None, verdict.line()
     assert verdict.examples
@@ -135,7 +136,7 @@ def test_input_that_must_be_refused_reaches_the_right_kernel():
     """A fault about bytes must not be killed for what its wrapper does to errors."""
     seen = []
     mutant = Mutant("any", (KERNEL,), ("reference",), "why", lambda: lambda kernel, given: seen.append(given))
-    kernel = plant(mutant, getattr(self_test.RIGHT, KERNEL))
+    kernel = plant_in(mutant, KERNEL, self_test.RIGHT)[KERNEL]
     pool, one = torch.zeros((2, 8), dtype=torch.uint8), torch.zeros(1, dtype=torch.int64)
 
     kernel(pool, pool, one, one, 8)

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_sglhw.conformance.mutants import direct, launched, refusals, slots
+from pytest_sglhw.conformance.mutants import direct, launched, refusals, sequences, slots
 
 if TYPE_CHECKING:
     from pytest_sglhw.conformance.mutants.planting import Mutant
 
-MUTANTS: tuple[Mutant, ...] = (*launched.MUTANTS, *direct.MUTANTS, *refusals.MUTANTS, *slots.MUTANTS)
+MUTANTS: tuple[Mutant, ...] = (
+    *launched.MUTANTS,
+    *direct.MUTANTS,
+    *refusals.MUTANTS,
+    *slots.MUTANTS,
+    *sequences.MUTANTS,
+)

@@ -37,11 +37,19 @@ class Mutant:
     """What it stands for, with the public bug that it mirrors."""
     make: Callable[[], Fault]
     """Makes the fault anew for each run, as some remember calls."""
+    within: tuple[str, ...] = ()
+    """The provider's kernels that the fault is planted in, all at once, where the matrix calls several kernels in one
+    cell; with none, the kernel of the cell."""
 
 
-def plant(mutant: Mutant, kernel: KernelFunction) -> KernelFunction:
-    """Wrap a correct kernel. Input that must be refused reaches it as it is, unless the fault is about refusals."""
+def plant_in(mutant: Mutant, kernel: str, provider: Any) -> dict[str, KernelFunction]:
+    """Wrap what ``mutant`` makes wrong of a correct provider, for the cells of ``kernel``."""
     fault = mutant.make()
+    return {name: plant(mutant, getattr(provider, name), fault) for name in mutant.within or (kernel,)}
+
+
+def plant(mutant: Mutant, kernel: KernelFunction, fault: Fault) -> KernelFunction:
+    """Wrap a correct kernel. Input that must be refused reaches it as it is, unless the fault is about refusals."""
     names = tuple(inspect.signature(kernel).parameters)
 
     @functools.wraps(kernel)
