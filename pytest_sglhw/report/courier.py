@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 #: The environment as the workers knew it, for the report.
 WORKER_ENVIRONMENT = pytest.StashKey[dict[str, Any]]()
 
+#: Key in ``workeroutput``: what interrupted the run in a worker.
+INTERRUPTED_BY = "sglhw_interrupted_by"
+
 _FILES = "sglhw_files"
 _ENVIRONMENT = "sglhw_environment"
 
@@ -47,6 +50,10 @@ class Courier:
         """Note a file that failed or was skipped whole."""
         if not report.passed:
             self._files.append(collect_result(report))
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Hand over what interrupts the run here."""
+        self._output[INTERRUPTED_BY] = excinfo.exconly()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

@@ -171,10 +171,10 @@ class PhaseLog:
 
 def phase_word(report: pytest.TestReport, given: str | None) -> str:
     """The outcome word of one phase. ``given`` is what ``gates`` or ``workers`` say where pytest has no word."""
-    if str(report.when) == "???":
-        return "crashed"
     if given == "not_run":
         return given
+    if str(report.when) == "???":
+        return "crashed"
     if str(report.outcome) in ("failed", "rerun"):
         return "failed" if report.when == "call" else "error"
     if given:

@@ -106,10 +106,24 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, report: pytest.TestReport) -> None:
-        """Say by which signal the worker died, and which devices it held."""
+        """Say by which signal the worker died, and which devices it held; one that was interrupted did not die."""
+        from pytest_sglhw.report.courier import INTERRUPTED_BY
+
+        output = getattr(report.node, "workeroutput", {})
+        if output.get("exitstatus") == pytest.ExitCode.INTERRUPTED:
+            _not_run(report, f"cut off: {output.get(INTERRUPTED_BY, 'it interrupted the run')}")
+            return
         worker = report.node.gateway
         how = [_death(worker), *([f"devices {self.devices[worker.id]}"] if worker.id in self.devices else [])]
         report.longrepr = f"{report.longrepr} ({', '.join(how)})"
+
+
+def _not_run(report: pytest.TestReport, why: str) -> None:
+    """Make the report of a crash that of a test which the end of the run cut off."""
+    from pytest_sglhw.gates.reports import attach
+
+    attach(report, {"outcome": "not_run", "reason_code": "interrupted", "reason": why})
+    report.outcome, report.longrepr = "skipped", (report.location[0], 1, f"Skipped: {why}")
 
 
 def _remote_slots(specs: Sequence[Any]) -> list[tuple[int, Any]]:

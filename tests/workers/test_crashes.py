@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -55,3 +58,128 @@ def test_thirty_crashes_cost_thirty_tests(pytester: pytest.Pytester):
         assert ("exit status 0" if death == "exit" else f"signal {death}") in reason
     assert records[-1]["kind"] == "end"
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def records_of(pytester: pytest.Pytester) -> list[dict[str, object]]:
+    return [json.loads(line) for line in pytester.path.joinpath("report.jsonl").read_text().splitlines()]
+
+
+def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
+    options = ("-p", "sglhw", "-p", "no:cacheprovider", "-p", "no:asyncio", "--sglhw-report", "report.jsonl")
+    return pytester.runpytest_subprocess(*options, *args, timeout=120)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["here", "worker"])
+@pytest.mark.parametrize(
+    ("code", "by"),
+    [
+        ("raise KeyboardInterrupt('stop')", "KeyboardInterrupt: stop"),
+        ("pytest.exit('enough')", "_pytest.outcomes.Exit: enough"),
+    ],
+)
+def test_a_test_that_interrupts_the_run_did_not_crash(pytester: pytest.Pytester, code, by, workers):
+    """Its worker lives: the test is not run, with what interrupted it, as without workers; exit status 2."""
+    pytester.makepyfile(
+        test_it=f"""
+        import pytest
+        def test_before(): pass
+        def test_interrupts(): {code}
+        """
+    )
+    result = run(pytester, *workers)
+    (record,) = (r for r in records_of(pytester) if r["kind"] == "test" and "interrupts" in str(r["nodeid"]))
+    assert (record["outcome"], record["reason_code"]) == ("not_run", "interrupted")
+    assert record["reason"] == f"cut off: {by}"
+    assert record["phase"] == "call" if not workers else record["phase"] in ("setup", "call")
+    assert records_of(pytester)[-1]["counts"] == {"passed": 1, "not_run": 1}
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+
+
+def test_a_process_that_ends_itself_leaves_a_report_that_is_cut_off(pytester: pytest.Pytester):
+    """``os._exit(0)`` without workers ends pytest with exit status 0; the merge says where, and that it crashed."""
+    pytester.makepyfile(
+        test_it="""
+        import os
+        def test_before(): pass
+        def test_exits(): os._exit(0)
+        def test_after(): pass
+        """
+    )
+    assert run(pytester).ret == 0
+    assert records_of(pytester)[-1]["kind"] == "start"
+    merged = pytester.run(sys.executable, "-m", "pytest_sglhw", "merge", "report.jsonl", "--fail-on", "crashed")
+    assert merged.ret == 1
+    merged.stdout.fnmatch_lines(
+        ["  *test_it.py::test_exits *crashed: the report ends in this test: its process was killed or died"]
+    )
+
+
+def test_the_same_end_costs_a_worker_one_test(pytester: pytest.Pytester):
+    """With one worker the run goes on and is red."""
+    pytester.makepyfile(
+        test_it="""
+        import os
+        def test_before(): pass
+        def test_exits(): os._exit(0)
+        def test_after(): pass
+        """
+    )
+    assert run(pytester, "-n", "1").ret == pytest.ExitCode.TESTS_FAILED
+    assert records_of(pytester)[-1]["counts"] == {"passed": 2, "crashed": 1}
+
+
+RECIPE = Path(__file__).parents[2] / "docs" / "workers.md"
+EXITS = "faulthandler_exit_on_timeout"
+
+
+@pytest.mark.parametrize(
+    ("hang", "options"),
+    [
+        pytest.param("time.sleep(600)", (), id="c"),
+        pytest.param("ctypes.PyDLL(None).sleep(600)", (), id="lock-held"),
+        pytest.param("time.sleep(600)", ("-o", f"{EXITS}=false"), id="pytest-timeout"),
+    ],
+)
+def test_the_documented_recipe_ends_a_test_that_hangs(pytester: pytest.Pytester, hang, options):
+    """It is one crashed test, the threads are shown, and the rest goes on; with shorter times than on the page."""
+    pytest.importorskip("pytest_timeout")
+    if not options and pytest.version_tuple < (9, 0):
+        pytest.skip(f"{EXITS} came with pytest 9.0")
+    (block,) = re.findall(r"```toml\n(.*?)```", RECIPE.read_text(encoding="utf-8"), re.DOTALL)
+    pytester.makepyprojecttoml(block.replace("= 300", "= 2").replace("= 330", "= 4"))
+    pytester.makepyfile(
+        test_it=f"""
+        import ctypes, time
+        def test_before(): pass
+        def test_hangs():
+            {hang}
+        def test_after(): pass
+        """
+    )
+    result = run(pytester, "-n", "1", "-p", "timeout", *options)
+    assert records_of(pytester)[-1]["counts"] == {"passed": 2, "crashed": 1}
+    (record,) = (r for r in records_of(pytester) if r.get("outcome") == "crashed")
+    assert record["nodeid"] == "test_it.py::test_hangs"
+    assert record["reason"] == "worker 'gw0' crashed while running 'test_it.py::test_hangs' (exit status 1)"
+    result.stderr.fnmatch_lines(["*test_it.py*in test_hangs*"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_hang_in_python_can_fail_instead(pytester: pytest.Pytester):
+    """With pytest-timeout's method ``signal`` it is a failure of the test, and its worker stays."""
+    pytest.importorskip("pytest_timeout")
+    pytester.makepyfile(
+        test_it="""
+        import os, pathlib, time
+        def test_before(): pathlib.Path("pid").write_text(str(os.getpid()))
+        def test_hangs(): time.sleep(600)
+        def test_after(): assert pathlib.Path("pid").read_text() == str(os.getpid())
+        """
+    )
+    run(pytester, "-n", "1", "-p", "timeout", "-o", "timeout=2", "-o", "timeout_method=signal")
+    (record,) = (r for r in records_of(pytester) if r.get("outcome") == "failed")
+    assert (record["nodeid"], record["reason"]) == (
+        "test_it.py::test_hangs",
+        "Failed: Timeout (>2.0s) from pytest-timeout.",
+    )
+    assert records_of(pytester)[-1]["counts"] == {"passed": 2, "failed": 1}
