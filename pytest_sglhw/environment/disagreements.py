@@ -107,20 +107,46 @@ def _masks(f: Findings) -> Iterator[str]:
     for row in f.rows:
         if row.name not in (f.platform, f.build):
             continue
-        hiding = hiding_mask(row, f.static.masks)
+        hiding = hiding_mask(row, f.static.masks, f.static.nodes.get(row.name, ()))
         if hiding:
             yield f"{hiding.variable}={hiding.value!r} leaves no {row.name} device"
-            continue
-        for mask in masks_of(row, f.static.masks):
-            yield from _named_devices(mask.variable, mask.tokens, len(f.devices), mask.by_identity)
+        else:
+            yield from _named_devices(row, f)
 
 
-def _named_devices(variable: str, tokens: Sequence[str], enumerated: int, by_identity: bool) -> Iterator[str]:
-    migs = [token for token in tokens if token.upper().startswith("MIG")]
-    if len(migs) > 1:
-        yield f"{variable} names {len(migs)} MIG instances; CUDA gives a process the first one only"
-    elif by_identity and len(tokens) != enumerated:
-        yield f"{variable} names {len(tokens)} devices by UUID or MIG instance, torch enumerates {enumerated}"
+def _named_devices(row: Platform, f: Findings) -> Iterator[str]:
+    """Compare the innermost mask, which counts in what the outer ones leave, with what is enumerated."""
+    innermost = masks_of(row, f.static.masks)[-1:]
+    enumerated = sum(len(family.devices) for family in f.families if family.row is row)
+    for variable, _, tokens in innermost:
+        kind = tokens[0][:3].upper()
+        if kind == "MIG" and len(tokens) > 1:
+            yield f"{variable} names {len(tokens)} MIG instances; CUDA gives a process the first one only"
+        elif enumerated and len(tokens) != enumerated:
+            how = {"GPU": " by UUID", "MIG": " by MIG instance"}.get(kind, "")
+            yield f"{variable} names {_count(tokens)}{how}, torch enumerates {enumerated}"
+
+
+def _count(tokens: Sequence[str]) -> str:
+    return f"{len(tokens)} device{'' if len(tokens) == 1 else 's'}"
+
+
+def _closed(f: Findings) -> Iterator[str]:
+    for node in f.static.closed:
+        yield f"{node} is here and this process may not open it: it needs reading and writing (see its group)"
+
+
+def _torch_elsewhere(f: Findings) -> Iterator[str]:
+    """What the metadata of the installed torch says, and what an import finds."""
+    installed, found = f.static.packages.get("torch"), f.static.torch
+    if installed and found is None:
+        yield f"torch {installed} is installed, by its metadata, but there is no module torch"
+    elif installed and found and found.version and _release(found.version) != _release(installed):
+        yield f"torch {installed} is installed, but torch {found.version} is imported, from {found.path}"
+
+
+def _release(version: str) -> str:
+    return version.partition("+")[0]
 
 
 def _unusable(f: Findings) -> Iterator[str]:
@@ -190,6 +216,8 @@ _LOOKS: tuple[Callable[[Findings], Iterator[str]], ...] = (
     _failed_families,
     _vendors,
     _masks,
+    _closed,
+    _torch_elsewhere,
     _unusable,
     _sglang,
 )

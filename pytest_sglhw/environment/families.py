@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_sglhw.environment.asking import Answer, Asker
-from pytest_sglhw.environment.masks import hiding_mask
+from pytest_sglhw.environment.masks import hiding_mask, masks_of
 from pytest_sglhw.environment.records import Device
 
 if TYPE_CHECKING:
@@ -93,18 +93,23 @@ def _broken(family: Family, static: StaticFacts) -> str:
     """Say why the devices of a family that should be here do not work; empty where there is nothing to break."""
     if family.error:
         return f"enumerating {family.row.name} devices raised {family.error}"
-    nodes = static.nodes.get(family.row.name)
-    if not nodes or hiding_mask(family.row, static.masks):
+    row = family.row
+    nodes = static.nodes.get(row.name, ())
+    if not nodes or hiding_mask(row, static.masks, nodes):
         return ""
+    closed = [node for node in nodes if node in static.closed]
+    may_not = f"; this process may not open {', '.join(closed)}" if closed else ""
+    masks = [f"{mask.variable}={mask.value!r}" for mask in masks_of(row, static.masks)]
+    may_hide = f"; {', '.join(masks)} may name none of them" if masks else ""
     said = f": {family.answer.warnings[0]}" if family.answer.warnings else ""
-    return f"the driver offers {', '.join(nodes)} and torch enumerates no {family.row.name} device{said}"
+    return f"the driver offers {', '.join(nodes)} and torch enumerates no {row.name} device{may_not}{may_hide}{said}"
 
 
 def _why_none(families: Sequence[Family], static: StaticFacts, torch_version: str) -> str:
     built = next((family.row for family in families if family.built), None)
     if built is None:
         return f"torch {torch_version} enumerates no accelerator"
-    mask = hiding_mask(built, static.masks)
+    mask = hiding_mask(built, static.masks, static.nodes.get(built.name, ()))
     if mask:
         return f"torch {torch_version} is built for {built.name}; {mask.variable}={mask.value!r} hides every device"
     return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -18,14 +18,15 @@ class Mask(NamedTuple):
     tokens: tuple[str, ...]
 
     @property
-    def hides_all(self) -> bool:
-        """Whether no device is left."""
-        return not self.tokens
-
-    @property
     def by_identity(self) -> bool:
         """Whether devices are named by UUID or MIG instance instead of number."""
-        return any(not token.isdigit() for token in self.tokens)
+        return bool(self.tokens) and not self.tokens[0][0].isdigit()
+
+    def hides_all(self, count: int) -> bool:
+        """Whether no device is left of ``count`` (0: nobody knows how many there are)."""
+        if not self.tokens or self.by_identity or not count:
+            return not self.tokens
+        return int(self.tokens[0].partition(".")[0]) >= count
 
 
 def read_masks(platforms: Iterable[Platform], environ: Mapping[str, str]) -> dict[str, str]:
@@ -37,24 +38,47 @@ def read_masks(platforms: Iterable[Platform], environ: Mapping[str, str]) -> dic
 def masks_of(platform: Platform, environ: Mapping[str, str]) -> tuple[Mask, ...]:
     """Return the masks that count for ``platform``, outermost first: each renumbers the devices for the next."""
     layers = (next((n for n in layer if n in environ), None) for layer in platform.device_control_env_vars)
-    return tuple(Mask(name, environ[name], _tokens(environ[name])) for name in layers if name)
+    return tuple(Mask(name, environ[name], _tokens(name, environ[name])) for name in layers if name)
 
 
-def hiding_mask(platform: Platform, environ: Mapping[str, str]) -> Mask | None:
-    """Return the first mask that leaves no device to ``platform``, if one does."""
-    return next((mask for mask in masks_of(platform, environ) if mask.hides_all), None)
+def hiding_mask(platform: Platform, environ: Mapping[str, str], nodes: Sequence[str] = ()) -> Mask | None:
+    """Return the first mask that leaves no device to ``platform``, if one does.
+
+    ``nodes`` are the device nodes that the driver offers: where there is one for each device, a number beyond them
+    names none.
+    """
+    numbered = all(re.fullmatch(r"/dev/.*\d", node) for node in nodes)
+    count = len(nodes) if numbered else 0
+    return next((mask for mask in masks_of(platform, environ) if mask.hides_all(count)), None)
 
 
-#: 0, GPU-1f2e..., MIG-..., and for Level Zero tiles 0.1
-_TOKEN = re.compile(r"\d+(?:\.\d+)?|(?:GPU|MIG|gpu|mig)-?[0-9A-Za-z/._-]+")
+#: 0, and for Level Zero tiles 0.1. The runtimes read a number as far as it goes: 1st is 1.
+_NUMBER = re.compile(r"\+?(\d+(?:\.\d+)?)")
+_IDENTITY = re.compile(r"(GPU|MIG)-?[0-9a-z/._-]+", re.IGNORECASE)
+
+#: To CUDA and HIP a device that is named twice is an error in the list, and they show none at all.
+_NO_REPEATS = frozenset({"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"})
 
 
-def _tokens(value: str) -> tuple[str, ...]:
-    """Cut the value where the runtimes do: they stop at the first entry that is no device (``-1``, a word, nothing)."""
+def _tokens(variable: str, value: str) -> tuple[str, ...]:
+    """Cut the value where the runtimes do: they stop at the first entry that is no device (``-1``, a word, nothing).
+
+    The first entry says whether devices are named by number, UUID or MIG instance; one of another kind ends the list.
+    """
     tokens: list[str] = []
+    first = _kind(value.partition(",")[0].strip())
     for word in value.split(","):
         token = word.strip()
-        if not _TOKEN.fullmatch(token):
+        if not first or _kind(token) != first:
             break
-        tokens.append(token)
-    return tuple(tokens)
+        number = _NUMBER.match(token)
+        tokens.append(number[1] if number else token)
+    repeated = variable in _NO_REPEATS and len(set(tokens)) < len(tokens)
+    return () if repeated else tuple(dict.fromkeys(tokens))
+
+
+def _kind(token: str) -> str:
+    if _NUMBER.match(token):
+        return "number"
+    identity = _IDENTITY.fullmatch(token)
+    return identity[1].upper() if identity else ""

@@ -50,6 +50,8 @@ class StaticFacts(NamedTuple):
     """Every distribution on the path, by normalised name."""
     sglang: str | None = None
     """Where SGLang is, if it is there."""
+    closed: tuple[str, ...] = ()
+    """Device nodes that this process may not open for reading and writing."""
 
     @property
     def settles_cpu(self) -> bool:
@@ -68,15 +70,17 @@ def gather(
     """Look at files, variables and names. ``root`` stands for ``/`` (tests give a tree of their own)."""
     rows = tuple(platforms)
     vendors = {m: place for row in rows for m in row.vendor_modules if (place := where_is(m))}
+    nodes = _found(rows, root, lambda row: row.nodes)
     return StaticFacts(
         torch=read_torch_build(),
-        nodes=_found(rows, root, lambda row: row.nodes) | _promised(rows),
+        nodes=nodes | _promised(rows),
         drivers=_drivers(rows, root),
         hints=_hints(rows, root, environ),
         vendors=vendors,
         masks=read_masks(rows, environ),
         packages=distributions(sys.path if paths is None else paths),
         sglang=where_is("sglang"),
+        closed=tuple(node for found in nodes.values() for node in found if _is_closed(root, node)),
     )
 
 
@@ -88,7 +92,7 @@ def read_torch_build() -> TorchBuild | None:
     folder = next(iter(spec.submodule_search_locations or ()), None)
     path = spec.origin or folder or "torch"
     try:
-        values = _constants(Path(folder or os.devnull, "version.py").read_text(encoding="utf-8", errors="replace"))
+        values = _constants(Path(folder or os.devnull, "version.py").read_text(encoding="utf-8-sig", errors="replace"))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return TorchBuild(path, readable=False)
     version = values.pop("__version__", None)
@@ -133,6 +137,11 @@ def _found(
 ) -> dict[str, tuple[str, ...]]:
     hits = {row.name: tuple(hit for p in patterns(row) for hit in _matches(root, p)) for row in rows}
     return {name: found for name, found in hits.items() if found}
+
+
+def _is_closed(root: str, node: str) -> bool:
+    """Say whether a device file can't be opened here: the other nodes are signs of a driver, and nobody opens them."""
+    return node.startswith("/dev/") and not os.access(os.path.join(root, node.lstrip("/")), os.R_OK | os.W_OK)
 
 
 def _promised(rows: Sequence[Platform]) -> dict[str, tuple[str, ...]]:

@@ -63,7 +63,9 @@ def test_a_probe_would_read_the_same_arch(name):
     """Where the arch is read off the device's name, the name gives it."""
     for device in data(name)["devices"]:
         rules = [rule for rule in platform(name).archs if rule.source == "name"]
-        matches = [match.expand(rule.arch).lower() for rule in rules if (match := re.search(rule.pattern, device["name"]))]
+        matches = [
+            match.expand(rule.arch).lower() for rule in rules if (match := re.search(rule.pattern, device["name"]))
+        ]
         assert matches[:1] == ([device["arch"]] if rules else [])
 
 

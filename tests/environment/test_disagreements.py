@@ -1,0 +1,149 @@
+"""What does not fit together on machines that no test can be run on: from canned facts, without a process."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_sglhw.environment.asking import Answer
+from pytest_sglhw.environment.disagreements import Findings, disagreements
+from pytest_sglhw.environment.families import Family, broken_devices, choose
+from pytest_sglhw.environment.static import StaticFacts, TorchBuild
+from pytest_sglhw.registry.loading import built_in
+
+ROWS = tuple(built_in().platforms.values())
+CPU = TorchBuild("/torch/__init__.py", "2.11.0+cpu", {}, True, True)
+CUDA = TorchBuild("/torch/__init__.py", "2.11.0+cu130", {"cuda": "13.0"})
+
+
+def facts(torch=None, **known):
+    """Static facts of a machine of which little is known."""
+    nothing = {"nodes": {}, "drivers": {}, "hints": {}, "vendors": {}, "masks": {}, "packages": {}}
+    return StaticFacts(torch=torch, **nothing | known)
+
+
+def said(static, platform="cpu", build=None, **seen):
+    """The sentences about these facts."""
+    strings = static.torch.strings if static.torch else {}
+    return disagreements(Findings(ROWS, static, platform, build, strings, **seen))
+
+
+GPUS = {"nodes": {"cuda": ("/dev/nvidia0",)}, "drivers": {"cuda": "580.65.06"}}
+NVCC = {"hints": {"cuda": ("/usr/local/bin/nvcc",)}}
+
+#: facts, platform, build -> the sentences.
+CASES = {
+    "a plain CPU machine": (facts(CPU), "cpu", "cpu", ()),
+    "an NVIDIA machine": (facts(CUDA, **GPUS, **NVCC), "cuda", "cuda", ()),
+    "driver and CPU build": (
+        facts(CPU, **GPUS), "cpu", "cpu",
+        ("a cuda driver is here (/dev/nvidia0, driver 580.65.06) but torch is a cpu build",),
+    ),
+    "driver without nodes": (
+        facts(CPU, drivers={"rocm": "6.16.13"}), "cpu", "cpu",
+        ("a rocm driver is here (driver 6.16.13) but torch is a cpu build",),
+    ),
+    "driver and no torch": (
+        facts(**GPUS), "cpu", None,
+        ("a cuda driver is here (/dev/nvidia0, driver 580.65.06) but there is no torch",),
+    ),
+    "driver of another vendor": (
+        facts(CUDA, nodes=GPUS["nodes"] | {"rocm": ("/dev/kfd",)}), "cuda", "cuda",
+        ("a rocm driver is here (/dev/kfd) but torch is a cuda build",),
+    ),
+    "toolkit alone": (
+        facts(CPU, **NVCC), "cpu", "cpu",
+        ("/usr/local/bin/nvcc: a cuda toolkit is here but no driver; it is no device and is ignored",),
+    ),
+    "toolkit of another vendor": (
+        facts(CUDA, **GPUS, hints={"rocm": ("/opt/rocm",)}), "cuda", "cuda",
+        ("/opt/rocm: a rocm toolkit is here but no driver; it is no device and is ignored",),
+    ),
+    "node that may not be opened": (
+        facts(CUDA, **GPUS, closed=("/dev/nvidia0",)), "cuda", "cuda",
+        ("/dev/nvidia0 is here and this process may not open it: it needs reading and writing (see its group)",),
+    ),
+    "metadata without a module": (
+        facts(packages={"torch": "2.11.0+cu130"}), "cpu", None,
+        ("torch 2.11.0+cu130 is installed, by its metadata, but there is no module torch",),
+    ),
+    "metadata of another torch": (
+        facts(CPU, packages={"torch": "2.9.0"}), "cpu", "cpu",
+        ("torch 2.9.0 is installed, but torch 2.11.0+cpu is imported, from /torch/__init__.py",),
+    ),
+    "metadata of another build of it": (facts(CPU, packages={"torch": "2.11.0"}), "cpu", "cpu", ()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_disagreement_is_one_sentence(case):
+    """And what fits together has none."""
+    static, platform, build, sentences = CASES[case]
+
+    assert said(static, platform, build) == sentences
+
+
+def test_a_vendor_package_that_does_not_import_is_said():
+    """Its platform is then not what this machine is, and nobody would know why."""
+    answer = Answer("import of torch_npu", error="ImportError: libhccl.so: cannot open shared object file")
+    sentence = "torch_npu is installed and does not import: ImportError: libhccl.so: cannot open shared object file"
+
+    assert said(facts(CPU), "cpu", "cpu", vendors={"torch_npu": answer}) == (sentence,)
+
+
+def family(row, built=True, **value):
+    """The answer of one namespace of torch."""
+    answer = Answer(f"devices of torch.{row.api}", value={"devices": (), **value})
+    return Family(row, answer, built)
+
+
+def row(name):
+    """The row of a platform."""
+    return built_in().platforms[name]
+
+
+#: static facts -> the platform of a ROCm build that enumerates nothing, and why.
+NOTHING_ENUMERATED = {
+    "no node": (facts(), "cpu", "there is no device node either"),
+    "node": (facts(nodes={"rocm": ("/dev/kfd",)}), "rocm", "offers /dev/kfd and torch enumerates no rocm device"),
+    "closed node": (
+        facts(nodes={"rocm": ("/dev/kfd",)}, closed=("/dev/kfd",)),
+        "rocm", "enumerates no rocm device; this process may not open /dev/kfd",
+    ),
+    "hidden": (
+        facts(nodes={"rocm": ("/dev/kfd",)}, masks={"ROCR_VISIBLE_DEVICES": ""}),
+        "cpu", "ROCR_VISIBLE_DEVICES='' hides every device",
+    ),
+    "perhaps hidden": (
+        facts(nodes={"rocm": ("/dev/kfd",)}, masks={"HIP_VISIBLE_DEVICES": "GPU-1"}),
+        "rocm", "enumerates no rocm device; HIP_VISIBLE_DEVICES='GPU-1' may name none of them",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NOTHING_ENUMERATED)
+def test_no_device_is_absent_hidden_or_broken(case):
+    """A driver without devices is broken unless a mask hides them; the likely reason is named."""
+    static, platform, reason = NOTHING_ENUMERATED[case]
+    rocm = family(row("rocm"), available=False, count=0)
+    choice = choose([rocm], static, "2.11.0")
+
+    assert (choice.name, reason in choice.reason) == (platform, True), choice.reason
+
+
+def test_a_mask_beyond_the_nodes_hides_every_device():
+    """The mask of another machine is no broken driver."""
+    static = facts(CUDA, **GPUS, masks={"CUDA_VISIBLE_DEVICES": "7"})
+    choice = choose([family(row("cuda"), available=False, count=0)], static, "2.11.0")
+
+    assert (choice.name, choice.reason) == (
+        "cpu", "torch 2.11.0 is built for cuda; CUDA_VISIBLE_DEVICES='7' hides every device"
+    )  # fmt: skip
+    assert "CUDA_VISIBLE_DEVICES='7' leaves no cuda device" in said(static, "cpu", "cuda")
+
+
+def test_devices_that_nobody_can_describe_are_as_many_as_their_nodes():
+    """A broken driver of two cards has two broken devices."""
+    cuda = family(row("cuda"))
+
+    assert len(broken_devices(cuda, facts(nodes={"cuda": ("/dev/nvidia0", "/dev/nvidia1")}), "why")) == 2
+    assert len(broken_devices(cuda, facts(), "why")) == 1
