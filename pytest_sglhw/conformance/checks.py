@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from pytest_sglhw.conformance.failures import BrokenLawError, describe
 from pytest_sglhw.conformance.family import Law, Sequences
+from pytest_sglhw.conformance.pools import same_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import torch
 
     from pytest_sglhw.conformance.bench import Bench
     from pytest_sglhw.conformance.family import ErrorInput, Kernel, Trial
@@ -56,11 +57,11 @@ def check_always(trial: Trial, got: Mapping[str, torch.Tensor]) -> dict[str, tor
     want = trial.expected()
     _check_own_storage(got, want)
     for name, buffer in trial.buffers.items():
-        if name not in want and not torch.equal(got[name], buffer.before):
+        if name not in want and not same_bytes(got[name], buffer.before):
             raise BrokenLawError("source", *describe(trial, name, got[name], buffer.before))
     _check_not_idle(trial, got, want)
     for name, image in want.items():
-        if not torch.equal(got[name], image):
+        if not same_bytes(got[name], image):
             raise BrokenLawError(_which(trial, name, got[name], image), *describe(trial, name, got[name], image))
     return {**{name: buffer.before for name, buffer in trial.buffers.items()}, **want}
 
@@ -74,8 +75,8 @@ def _check_own_storage(got: Mapping[str, torch.Tensor], want: Mapping[str, torch
 
 def _check_not_idle(trial: Trial, got: Mapping[str, torch.Tensor], want: Mapping[str, torch.Tensor]) -> None:
     written = [name for name in want if name in trial.buffers]
-    changed = [name for name in written if not torch.equal(want[name], trial.buffers[name].before)]
-    if changed and all(torch.equal(got[name], trial.buffers[name].before) for name in written):
+    changed = [name for name in written if not same_bytes(want[name], trial.buffers[name].before)]
+    if changed and all(same_bytes(got[name], trial.buffers[name].before) for name in written):
         raise BrokenLawError("vacuous", f"the kernel wrote nothing at all; it should have changed {', '.join(changed)}")
 
 
@@ -91,7 +92,7 @@ def _which(trial: Trial, name: str, got: torch.Tensor, want: torch.Tensor) -> st
 def check_same(law: str, what: str, trial: Trial, got: Mapping[str, torch.Tensor]) -> None:
     """Hold: ``got`` equals what the trial's first call gave."""
     for name, image in trial.first.items():
-        if not torch.equal(got[name], image):
+        if not same_bytes(got[name], image):
             raise BrokenLawError(law, f"{what} gave other bytes", *describe(trial, name, got[name], image))
 
 
@@ -116,15 +117,15 @@ def _words(way: Sequence[Mapping[str, Any]]) -> str:
 
 def check_errors(bench: Bench, trial: Trial) -> None:
     """Hold: every wrong input raises its documented error and touches nothing."""
+    trial.restore()
     for wrong in bench.kernel.workload.errors(trial):
         if wrong.needs and not bench.has(wrong.needs):
             continue
-        trial.restore()
         arguments = trial.arguments()
         wrong.change(arguments)
         _check_refused(wrong, _outcome(bench, trial, arguments))
         for name, buffer in trial.buffers.items():
-            if not torch.equal(buffer.image(), buffer.before):
+            if not same_bytes(buffer.image(), buffer.before):
                 lines = describe(trial, name, buffer.image(), buffer.before)
                 raise BrokenLawError("errors", f"{wrong.name}: refused, but only after it had written", *lines)
 

@@ -8,6 +8,7 @@ axis; paged layouts have ``page`` and ``slot`` (the token within its page) inste
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 #: The full name of each layout -> the axes of one of its pools (K or V), outermost first.
@@ -51,9 +52,11 @@ def is_paged(layout: str) -> bool:
     return "page" in AXES[layout]
 
 
-def strides(layout: str, extents: Extents) -> dict[str, int]:
+@lru_cache(maxsize=64)
+def strides(layout: str, extents: Extents) -> Mapping[str, int]:
     """The byte stride of each axis of the layout."""
-    result, step = {}, 1
+    result: dict[str, int] = {}
+    step = 1
     for axis in reversed(AXES[layout]):
         result[axis] = step
         step *= extents.of(axis)

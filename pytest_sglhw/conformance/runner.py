@@ -6,12 +6,12 @@ needs thousands of calls where an isolated kernel costs a process each; and it m
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import hypothesis
 import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -20,7 +20,7 @@ from pytest_sglhw.conformance import covering, known_inputs
 from pytest_sglhw.conformance.checks import examine
 from pytest_sglhw.conformance.failures import CellError, RejectedError
 from pytest_sglhw.conformance.family import Sequences
-from pytest_sglhw.conformance.strategies import Example, PinnedDraw, examples
+from pytest_sglhw.conformance.strategies import Block, Example, PinnedDraw, blocks
 from pytest_sglhw.environment.sticky import is_sticky
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ class Effort(NamedTuple):
 
 
 PROFILES = {"quick": Effort(2, 3, steps=10), "ci": Effort(8, 20), "deep": Effort(8, 1000, steps=50)}
+
+#: Examples that one draw of Hypothesis stands for.
+_BLOCK = 10
 
 _RAW_SKIP = "called pytest.{name} inside an example of the matrix; reject the example with bench.reject(reason) instead"
 
@@ -73,6 +76,7 @@ class CellRun:
         self._seed = zlib.crc32(bench.cell.id.encode()) ^ (run_seed * 0x9E3779B1 & 0xFFFFFFFF)
         self._failure: CellError | None = None
         self._failing: Any = None
+        self._wanted = effort.draws
         self.announce: Callable[[Law | None, Any], None] | None = None
         """Told of each example before it runs: what is left of a process that a kernel crashed."""
 
@@ -86,9 +90,15 @@ class CellRun:
         else:
             self._run_rows()
             self._run_draws()
-        if not self.bench.calls and self.tally.examples:
-            raise CellError(self.bench, None, None, AssertionError("the kernel was never called"), 0)
+        if not self.bench.calls or not self.tally.examples:
+            raise CellError(self.bench, None, None, AssertionError(self._idle()), 0)
         return self.tally
+
+    def _idle(self) -> str:
+        if self.tally.examples:
+            return "the kernel was never called"
+        reasons = [f"{reason} ({count} times)" for reason, count in self.bench.rejected.items()]
+        return "\n  ".join(("every example was rejected:", *reasons))
 
     def _run_rows(self) -> None:
         kernel, cell, laws = self.bench.kernel, self.bench.cell, self.bench.kernel.laws
@@ -98,22 +108,21 @@ class CellRun:
             self._example(Example(law, kernel.workload.draw(cell, source), source.chosen))
 
     def _run_draws(self) -> None:
-        kernel, cell = self.bench.kernel, self.bench.cell
-        if isinstance(kernel.workload, Sequences):
-            self._run_machines(kernel.workload)
+        if isinstance(self.bench.kernel.workload, Sequences):
+            self._run_machines(self.bench.kernel.workload)
             return
 
         @seed(self._seed)
-        @self._settings()
-        @given(examples(kernel, cell, kernel.laws))
-        def draw(example: Example) -> None:
-            self._drawn(example)
+        @self._settings(-(-self.effort.draws // _BLOCK))
+        @given(blocks(self.bench.kernel, self.bench.cell, self._seed))
+        def draw(block: Block) -> None:
+            self._drawn(block)
 
         draw()
 
-    def _settings(self) -> settings:
+    def _settings(self, draws: int) -> settings:
         return settings(
-            max_examples=self.effort.draws,
+            max_examples=draws,
             stateful_step_count=self.effort.steps,
             deadline=None,
             database=None,
@@ -131,7 +140,7 @@ class CellRun:
         def machine() -> RuleBasedStateMachine:
             return workload.machine(self.bench, self._attempt, self._finished)
 
-        run_state_machine_as_test(machine, settings=self._settings())  # type: ignore[arg-type] # any factory will do
+        run_state_machine_as_test(machine, settings=self._settings(self.effort.draws))  # type: ignore[arg-type] # any factory will do
 
     def _attempt(self, case: Any, action: Callable[[], None]) -> None:
         """Run one step of a sequence, the last of ``case``.
@@ -153,15 +162,20 @@ class CellRun:
         if not self._failure:
             self._count(None, chosen)
 
-    def _drawn(self, example: Example) -> None:
+    def _drawn(self, block: Block) -> None:
         if self._failure:
             raise self._failure  # Hypothesis asks a second time; the kernel is not called again
+        missing = min(_BLOCK, self._wanted)
         try:
-            if not self._example(example):
-                hypothesis.reject()
+            # others take the place of examples that do not count, but not for ever
+            for example in itertools.islice(block, 10 * _BLOCK):
+                missing -= self._example(example)
+                if not missing:
+                    break
         except CellError as failure:
             self._failure = failure
             raise
+        self._wanted -= min(_BLOCK, self._wanted)
 
     def _example(self, example: Example) -> bool:
         """Run one example; say whether it counted."""

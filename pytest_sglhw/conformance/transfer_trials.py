@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from pytest_sglhw.conformance.pools import Buffer, Windows
 from pytest_sglhw.conformance.reference import LogicalView, transfer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_sglhw.conformance.cells import Cell
     from pytest_sglhw.conformance.devices import Place
@@ -51,7 +52,12 @@ class Pool:
 
     def layer(self, number: int, dtype: torch.dtype) -> torch.Tensor:
         """One layer ``[token, head, element]`` of a layer-first pool."""
-        return self.whole(dtype)[self.rank[number]].narrow(-2, 0, self.extents.heads)
+        return self.layers((number,), dtype)[0]
+
+    def layers(self, numbers: Iterable[int], dtype: torch.dtype) -> list[torch.Tensor]:
+        """Layers of a layer-first pool, each ``[token, head, element]``."""
+        whole = self.whole(dtype).narrow(-2, 0, self.extents.heads)
+        return [whole[self.rank[number]] for number in numbers]
 
     def table(self) -> torch.Tensor:
         """The addresses of the layers of a layer-first pool, uint64."""
@@ -80,6 +86,12 @@ class Pool:
 
 def _rank(layers: int, rotation: int) -> tuple[int, ...]:
     return tuple((rotation - layer) % layers if rotation else layer for layer in range(layers))
+
+
+def long_tensor(values: Sequence[int]) -> torch.Tensor:
+    """An int64 tensor in memory of its own."""
+    # torch.tensor asks every element for its type
+    return torch.frombuffer(array("q", values), dtype=torch.int64) if values else torch.empty(0, dtype=torch.int64)
 
 
 class TransferTrial(Trial):
@@ -120,7 +132,7 @@ class TransferTrial(Trial):
     def arguments(self, **variation: Any) -> list[Any]:
         """The positional arguments of one call."""
         case = replace(self.case, **variation) if variation else self.case
-        indices = [torch.tensor(side, dtype=torch.int64) for side in (case.source_indices, case.destination_indices)]
+        indices = [long_tensor(side) for side in (case.source_indices, case.destination_indices)]
         if self.facts.direct:
             return [*self._lists(case), *indices, *self._direct_numbers(case)]
         return [*self._operands(case), *map(self.place.put, indices), *self._numbers(case)]
@@ -156,7 +168,7 @@ class TransferTrial(Trial):
     def _tensors(self, pool: Pool, case: TransferCase) -> list[torch.Tensor]:
         if is_paged(pool.layout):
             return [pool.whole(self.dtype)]
-        return [pool.layer(number, self.dtype) for number in range(case.layer_id, case.layer_id + case.span)]
+        return pool.layers(range(case.layer_id, case.layer_id + case.span), self.dtype)
 
     def _direct_numbers(self, case: TransferCase) -> Iterator[int]:
         if self.facts.by_page and not self.facts.all_layers:
@@ -167,14 +179,14 @@ class TransferTrial(Trial):
         """The layers and the tokens that the call moves: from which, to which."""
         case = self.case
         layers = range(case.layer_id, case.layer_id + case.span)
-        reads, writes = torch.tensor(case.source_indices).long(), torch.tensor(case.destination_indices).long()
+        reads, writes = long_tensor(case.source_indices), long_tensor(case.destination_indices)
         if self.facts.by_page:
             reads, writes = (
                 self._whole_pages(self.facts.source, reads),
                 self._whole_pages(self.facts.destination, writes),
             )
         if case.pattern == "overwrites":
-            last = torch.tensor(sorted({to: at for at, to in enumerate(case.destination_indices)}.values())).long()
+            last = long_tensor(sorted({to: at for at, to in enumerate(case.destination_indices)}.values()))
             reads, writes = reads[last], writes[last]
         return layers, reads, writes
 

@@ -176,8 +176,7 @@ def _by_tables(kernel: str) -> Mover:
 
 
 def _move_kv_cache(cell: Cell, program: Program, place: Place, ends: Ends) -> Iterator[Call]:
-    layers = range(program.layers)
-    parts = [[pool.layer(number, cell.torch_dtype()) for number in layers] for pool in ends.sources.values()]
+    parts = [pool.layers(range(program.layers), cell.torch_dtype()) for pool in ends.sources.values()]
     slots = [place.put(torch.tensor(tokens)) for tokens in (ends.writes, ends.reads)]
     yield Call("move_kv_cache", [*parts, *slots], {})
 
