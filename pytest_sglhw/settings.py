@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import pytest
+
+from pytest_sglhw.record import Record
 
 #: Set for the children of a pytest run that has read the environment variables: they do not count again there.
 NESTED_MARKER = "SGLHW_OUTER_PYTEST"
@@ -23,7 +25,7 @@ SHARD = "SGLHW_SHARD"
 PIN_SELF = "SGLHW_PIN_SELF"
 
 
-class Option(NamedTuple):
+class Option(Record):
     """One setting: ``--sglhw-<stem>``, ini ``sglhw_<stem>`` and, where CI needs it, an environment variable."""
 
     stem: str
@@ -68,7 +70,7 @@ OPTIONS = (
 )  # fmt: skip
 
 
-class Settings(NamedTuple):
+class Settings(Record):
     """The effective settings of a run; no other module reads an option."""
 
     lane: str | None

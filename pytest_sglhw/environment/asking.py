@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_sglhw.record import Record
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.conversation import Child
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 Fault = Literal["hung", "crashed", "garbled"]
 
 
-class Answer(NamedTuple):
+class Answer(Record):
     """What came of one stage: a ``value``, an ``error`` that it raised, or a ``fault`` of the whole process."""
 
     stage: str

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_sglhw.environment.pinned import PINNED, share_of
 from pytest_sglhw.errors import RecordError, RegistryError
+from pytest_sglhw.record import replace
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.records import Device, Environment
@@ -71,7 +72,6 @@ class Detection:
         asked = environment.usable_devices[:count]
         if environment.fake is not None or not asked:
             return environment
-        from dataclasses import replace
 
         measured = {device.index: device for device in self._measured(asked, environment.platform)}
         return replace(environment, devices=tuple(measured.get(d.index, d) for d in environment.devices))

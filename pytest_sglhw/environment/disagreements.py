@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pytest_sglhw.environment.masks import hiding_mask, masks_of
+from pytest_sglhw.record import Record
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.asking import Answer
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_sglhw.registry.platforms import Platform
 
 
-class Findings(NamedTuple):
+class Findings(Record):
     """Everything that the probe saw."""
 
     rows: Sequence[Platform]
@@ -118,7 +119,8 @@ def _named_devices(row: Platform, f: Findings) -> Iterator[str]:
     """Compare the innermost mask, which counts in what the outer ones leave, with what is enumerated."""
     innermost = masks_of(row, f.static.masks)[-1:]
     enumerated = sum(len(family.devices) for family in f.families if family.row is row)
-    for variable, _, tokens in innermost:
+    for mask in innermost:
+        variable, tokens = mask.variable, mask.tokens
         kind = tokens[0][:3].upper()
         if kind == "MIG" and len(tokens) > 1:
             yield f"{variable} names {len(tokens)} MIG instances; CUDA gives a process the first one only"

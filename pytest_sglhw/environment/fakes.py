@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_sglhw.environment.records import CapabilityState, Device, Environment
 from pytest_sglhw.environment.support import supported
 from pytest_sglhw.errors import RecordError
+from pytest_sglhw.record import replace
 from pytest_sglhw.registry.platforms import Platform, normal_arch, platform_named
 
 if TYPE_CHECKING:

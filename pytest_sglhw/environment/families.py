@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pytest_sglhw.environment.asking import Answer, Asker
 from pytest_sglhw.environment.masks import hiding_mask, masks_of
 from pytest_sglhw.environment.records import Device
+from pytest_sglhw.record import Record, replace
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.static import StaticFacts
     from pytest_sglhw.registry.platforms import Platform
 
 
-class Family(NamedTuple):
+class Family(Record):
     """The devices of one namespace of torch (``torch.cuda`` serves CUDA and ROCm), as its platform enumerates them."""
 
     row: Platform
@@ -59,7 +59,7 @@ def ask_families(
     return tuple(sorted(families, key=lambda family: (not family.built, order.index(family.row))))
 
 
-class Choice(NamedTuple):
+class Choice(Record):
     """The platform, why, and the family it came from (``None``: no accelerator)."""
 
     name: str

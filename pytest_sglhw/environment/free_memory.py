@@ -12,11 +12,11 @@ This process imports nothing for it and makes no context.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_sglhw.environment.loaded_torch import device_contexts
+from pytest_sglhw.record import replace
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.asking import Asker

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_sglhw.environment.packages import normal_name, where_is
 from pytest_sglhw.environment.records import CapabilityState, Environment
 from pytest_sglhw.environment.support import supported
+from pytest_sglhw.record import replace
 from pytest_sglhw.registry.capabilities import Capability, Ladder
 
 if TYPE_CHECKING:

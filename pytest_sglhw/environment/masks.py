@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from pytest_sglhw.record import Record
 
 if TYPE_CHECKING:
     from pytest_sglhw.registry.platforms import Platform
 
 
-class Mask(NamedTuple):
+class Mask(Record):
     """One mask that is set. ``tokens``: the devices it lets through, as written, up to the first that means nothing."""
 
     variable: str

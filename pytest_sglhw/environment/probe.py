@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 import platform as os_platform
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pytest_sglhw.environment.asking import Answer, Asker
 from pytest_sglhw.environment.disagreements import Findings, disagreements
@@ -25,6 +24,7 @@ from pytest_sglhw.environment.ladder import Climber
 from pytest_sglhw.environment.packages import normal_name
 from pytest_sglhw.environment.records import Device, Environment, ProbeOutcome
 from pytest_sglhw.environment.static import StaticFacts, gather, platform_strings
+from pytest_sglhw.record import Record, replace
 
 if TYPE_CHECKING:
     from pytest_sglhw.registry import Registry
@@ -100,10 +100,10 @@ class Probe:
         if not torch.ok and torch.error.startswith("ModuleNotFoundError: No module named 'torch'"):
             return self._record(_Asked(choice=Choice("cpu", "there is no torch"), status="ok"))
         if not torch.ok:
-            fault = torch._replace(fault=torch.fault or "crashed")
+            fault = replace(torch, fault=torch.fault or "crashed")
             return self._record(_Asked(choice=Choice("unknown", f"{torch.stage} {_went(torch)}", fault=fault)))
         if stand_in := torch.value["stand_in"]:
-            return self._record(_Asked(Choice("unknown", stand_in, fault=torch._replace(fault="garbled"))))
+            return self._record(_Asked(Choice("unknown", stand_in, fault=replace(torch, fault="garbled"))))
         return self._record(self._enumerate(torch.value))
 
     def _enumerate(self, torch: Mapping[str, Any]) -> _Asked:
@@ -197,7 +197,7 @@ class Probe:
         )
 
 
-class _Asked(NamedTuple):
+class _Asked(Record):
     """What the child said about the platform."""
 
     choice: Choice

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,8 +17,10 @@ from pytest_sglhw.environment.records import (
     ProbeOutcome,
 )
 from pytest_sglhw.errors import RecordError
+from pytest_sglhw.record import Record
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Record)
 
 REQUIRED = ("schema", "platform", "device_type", "devices", "capabilities")
 _REMEDY = "Write it again with: sglhw doctor --json"
@@ -127,15 +128,15 @@ class _Reader:
     def text_table(self, key: str, value: Any) -> dict[str, str]:
         return self.table(key, value, self.text)
 
-    def record(self, kind: type[T], key: str, value: Any) -> T:
+    def record(self, kind: type[R], key: str, value: Any) -> R:
         """Build a flat record; a field without a reader of its own is a string."""
         given = self.mapping(key, value)
-        known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+        known = set(kind._fields)
         readers = {name: getattr(self, _FIELDS.get(name, "text")) for name in known}
         try:
             return kind(**{name: readers[name](f"{key}.{name}", given[name]) for name in given if name in known})
         except TypeError as error:  # a field without a default is not there
-            raise self.wrong(key, value, f"an object with {', '.join(f.name for f in fields(kind))}") from error  # type: ignore[arg-type]
+            raise self.wrong(key, value, f"an object with {', '.join(kind._fields)}") from error
 
     def device(self, key: str, value: Any) -> Device:
         return self.record(Device, key, value)

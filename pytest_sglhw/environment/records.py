@@ -7,8 +7,9 @@ a key never changes its meaning within one major schema.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
+
+from pytest_sglhw.record import Record, as_dict, replace
 
 #: Major and minor version of the JSON form. A reader refuses another major one and ignores keys it does not know.
 SCHEMA = "1.0"
@@ -20,8 +21,7 @@ STATES: tuple[State, ...] = ("available", "unavailable", "broken", "unknown")
 PROBE_STATUSES: tuple[ProbeStatus, ...] = ("ok", "hung", "crashed", "garbled", "skipped")
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Record):
     """One accelerator as the runtime enumerates it. ``memory`` is its total in bytes, ``arch`` e.g. ``sm90``.
 
     ``free_memory`` is what was free of it at one moment: a probe leaves it open, a fake may state it, and what is
@@ -38,8 +38,7 @@ class Device:
     free_memory: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CapabilityState:
+class CapabilityState(Record):
     """Whether a capability is there, the rung that said so, what was seen, and what would make it available."""
 
     state: State
@@ -48,8 +47,7 @@ class CapabilityState:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeOutcome:
+class ProbeOutcome(Record):
     """How the probe of the platform went. ``stage`` names the stage that did not end where it is not ``ok``.
 
     A capability whose own probe hung or crashed is ``unknown`` in ``capabilities`` and leaves this one alone.
@@ -61,8 +59,7 @@ class ProbeOutcome:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Record):
     """The record of one machine as one process would see it."""
 
     platform: str
@@ -73,14 +70,14 @@ class Environment:
     """Why this platform, in one line; for ``unknown``: what hung or crashed; for ``cpu``: why no accelerator."""
     build: str | None = None
     """Platform that torch was built for (``None`` without torch): may have no device here."""
-    torch: Mapping[str, Any] = field(default_factory=dict)
+    torch: Mapping[str, Any] = {}
     """``version``, ``path`` and the version strings that the build carries (``cuda``, ``hip``, ``xpu``, ...)."""
-    packages: Mapping[str, str] = field(default_factory=dict)
-    masks: Mapping[str, str] = field(default_factory=dict)
-    versions: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, str] = {}
+    masks: Mapping[str, str] = {}
+    versions: Mapping[str, str] = {}
     """``driver`` and ``runtime`` as two facts, ``python``, ``os``, toolkit found."""
-    capabilities: Mapping[str, CapabilityState] = field(default_factory=dict)
-    kernels: Mapping[str, Mapping[str, CapabilityState]] = field(default_factory=dict)
+    capabilities: Mapping[str, CapabilityState] = {}
+    kernels: Mapping[str, Mapping[str, CapabilityState]] = {}
     """Per capability that is a set of native kernels: the state of each kernel by name."""
     withheld: int = 0
     """Devices of the run that pinning gave to other workers."""
@@ -130,7 +127,7 @@ class Environment:
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as plain data, ``schema`` first; ``from_json`` reads it back equal."""
-        return {"schema": SCHEMA, **asdict(self)}
+        return {"schema": SCHEMA, **as_dict(self)}
 
     @classmethod
     def from_json(cls, data: Any, where: str = "record") -> Environment:

@@ -11,16 +11,17 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pytest_sglhw.environment.masks import read_masks
 from pytest_sglhw.environment.packages import distributions, find_module, where_is
+from pytest_sglhw.record import Record
 
 if TYPE_CHECKING:
     from pytest_sglhw.registry.platforms import Platform
 
 
-class TorchBuild(NamedTuple):
+class TorchBuild(Record):
     """What the files of an installed torch say about it."""
 
     path: str
@@ -33,7 +34,7 @@ class TorchBuild(NamedTuple):
     """Whether the files prove a CPU build: no version string, and the local version or the libraries say so."""
 
 
-class StaticFacts(NamedTuple):
+class StaticFacts(Record):
     """What is known about this machine without asking anything that could hang."""
 
     torch: TorchBuild | None

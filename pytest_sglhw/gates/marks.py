@@ -11,6 +11,7 @@ from pytest_sglhw.errors import MarkError
 from pytest_sglhw.gates.names import GENERAL, PLATFORM_MARKS, REQUIRES
 from pytest_sglhw.gates.requirement import Documented, Need
 from pytest_sglhw.gates.values import READERS, InvalidValueError, platform_reader
+from pytest_sglhw.record import replace
 
 if TYPE_CHECKING:
     from pytest_sglhw.registry import Registry
@@ -152,7 +153,7 @@ class MarkReader:
                 )
             return need
         documented = self._documented(need, raises, match)
-        return need._replace(documented=documented)
+        return replace(need, documented=documented)
 
     def _documented(self, need: Need, raises: Any, match: Any) -> tuple[Documented, ...]:
         if raises:

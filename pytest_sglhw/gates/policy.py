@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import pytest
 
+from pytest_sglhw.record import Record
 
-class LanePolicy(NamedTuple):
+
+class LanePolicy(Record):
     """The active lane, as far as gates ask about it.
 
     ``allow_skips`` holds mark names and reason codes; ``vacuous`` is ``off``, ``warn`` or ``fail``; ``promises`` says

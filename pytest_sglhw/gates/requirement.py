@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
+
+from pytest_sglhw.record import Record
 
 if TYPE_CHECKING:
     import re
@@ -10,7 +12,7 @@ if TYPE_CHECKING:
 Otherwise = Literal["skip", "raise"]
 
 
-class Documented(NamedTuple):
+class Documented(Record):
     """An error or warning that a refusal is documented to end in.
 
     ``classes`` are classes, or dotted names of classes that nobody here may import. ``source`` says who documents it.
@@ -26,7 +28,7 @@ class Documented(NamedTuple):
         return f"{names}{matching} ({self.source})"
 
 
-class Need(NamedTuple):
+class Need(Record):
     """What one mark asks.
 
     ``platforms`` are the accepted ones: empty for any, ``None`` for any but ``cpu``. ``min_memory`` (in all) and

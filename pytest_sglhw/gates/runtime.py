@@ -16,6 +16,7 @@ from pytest_sglhw.gates.judge import Judge
 from pytest_sglhw.gates.policy import DEVICE_TEST, LANE_POLICY, LanePolicy, met
 from pytest_sglhw.gates.reports import attach
 from pytest_sglhw.gates.verdict import Verdict, decide
+from pytest_sglhw.record import replace
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.records import Environment
@@ -71,7 +72,7 @@ class Gatekeeper:
     def verdict(self, asked: Asked) -> Verdict:
         """Give what becomes of the tests that ask this: once and for all, unless it hangs on what is free just now."""
         if asked.verdict is None:
-            lasting = self._decide(tuple(need._replace(min_free_memory=None) for need in asked.requirement))
+            lasting = self._decide(tuple(replace(need, min_free_memory=None) for need in asked.requirement))
             counts = [need.min_devices or 1 for need in asked.requirement if need.min_free_memory]
             if counts and lasting.action in ("run", "raise"):
                 environment = self._config.stash[DETECTION].with_free_memory(max(counts))

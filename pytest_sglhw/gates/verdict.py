@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_sglhw.gates.requirement import Documented, Need, Requirement, describe
 from pytest_sglhw.gates.values import arch, sm_number
+from pytest_sglhw.record import Record
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.records import CapabilityState, Device, Environment, State
@@ -18,7 +19,7 @@ Action = Literal["run", "skip", "raise", "fail"]
 _WEIGHT: dict[State, int] = {"unavailable": 0, "broken": 1, "unknown": 2, "available": 3}
 
 
-class Finding(NamedTuple):
+class Finding(Record):
     """Why one need does not hold here.
 
     ``settled`` is false where a fact is not known (the memory of a fake device) rather than known to be otherwise.
@@ -32,7 +33,7 @@ class Finding(NamedTuple):
     settled: bool = True
 
 
-class Verdict(NamedTuple):
+class Verdict(Record):
     """What becomes of a test: the action, the finding that decided, and all documented errors that will do."""
 
     action: Action

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from pytest_sglhw.record import Record
 
-@dataclass(frozen=True, slots=True)
-class Signal:
+
+class Signal(Record):
     """The documented refusal of a capability where it is not supported.
 
     ``exception`` is the dotted name of the class (``"RuntimeError"``, ``"UserWarning"``), ``match`` a regular
@@ -21,8 +21,7 @@ class Signal:
     warning: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Ladder:
+class Ladder(Record):
     """How to find out whether a capability is really there: the rungs above "the platform supports it".
 
     Each rung is asked in the probe's child process, in this order; a missing one is skipped.
@@ -40,14 +39,13 @@ class Ladder:
     check: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Capability:
+class Capability(Record):
     """One capability. ``platforms`` maps a platform to the SGLang release since which it counts ("" = always)."""
 
     name: str
     summary: str
     platforms: Mapping[str, str]
-    archs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    archs: Mapping[str, tuple[str, ...]] = {}
     """Archs that are accepted, per platform; a platform that is not named accepts every arch."""
     probe: Ladder | None = None
     signals: tuple[Signal, ...] = ()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from pytest_sglhw.errors import RegistryError
+from pytest_sglhw.record import as_dict
 from pytest_sglhw.registry.lint import problems
 from pytest_sglhw.registry.loading import load
 
@@ -102,6 +103,4 @@ def _code(text: str) -> str:
 
 
 def _record(row: Capability) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return {**asdict(row), "mark": row.mark}
+    return {**as_dict(row), "mark": row.mark}

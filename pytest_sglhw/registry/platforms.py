@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from pytest_sglhw.record import Record
 
-@dataclass(frozen=True, slots=True)
-class ArchRule:
+
+class ArchRule(Record):
     r"""How an arch is read off a device: the first rule that matches wins.
 
     ``source`` is ``"capability"`` (``major.minor``), ``"name"``, or an attribute of the device's properties;
@@ -20,8 +20,7 @@ class ArchRule:
     arch: str
 
 
-@dataclass(frozen=True, slots=True)
-class Platform:
+class Platform(Record):
     """One kind of accelerator. Paths are globs, so that a row can name every device node at once."""
 
     name: str

@@ -10,6 +10,7 @@ import pytest
 from pytest_sglhw.environment.pinned import PINNED, pinned_value
 from pytest_sglhw.gates.names import ISOLATED
 from pytest_sglhw.gates.policy import DEVICE_TEST, ON_FIRST
+from pytest_sglhw.record import replace
 from pytest_sglhw.settings import PIN_SELF, VARIABLES, WORKER_VARIABLES
 
 if TYPE_CHECKING:
@@ -184,5 +185,5 @@ def pin_this_process(config: pytest.Config) -> None:
     request, per_worker, slot = os.environ.pop(PIN_SELF).split(";")
     # This early, what was on the command line stands in the namespace of known arguments only.
     fake = config.known_args_namespace.sglhw_fake
-    settings = read_settings(config)._replace(fake=fake, devices=request, devices_per_worker=int(per_worker))
+    settings = replace(read_settings(config), fake=fake, devices=request, devices_per_worker=int(per_worker))
     os.environ.update(deal(Detection(config, settings), settings, int(slot) + 1)[int(slot)])

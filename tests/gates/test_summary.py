@@ -14,7 +14,7 @@ def test_b(): pass
 def test_c(): pass
 """
 BROKEN = """
-    import dataclasses
+    from pytest_sglhw.record import replace
     import pytest
     from pytest_sglhw.environment.detection import DETECTION
     from pytest_sglhw.environment.records import CapabilityState
@@ -23,7 +23,7 @@ BROKEN = """
     def pytest_configure(config):
         detection = config.stash[DETECTION]
         state = CapabilityState("broken", "ImportError: libcuda.so.1: cannot open", remedy="a driver")
-        detection._environment = dataclasses.replace(detection.environment(), capabilities={"kvcacheio": state})
+        detection._environment = replace(detection.environment(), capabilities={"kvcacheio": state})
 """
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from pytest_sglhw.environment.fakes import fake_environment
@@ -11,6 +9,7 @@ from pytest_sglhw.environment.records import CapabilityState, Device, Environmen
 from pytest_sglhw.gates.marks import MarkReader
 from pytest_sglhw.gates.policy import LanePolicy
 from pytest_sglhw.gates.verdict import decide
+from pytest_sglhw.record import replace
 from pytest_sglhw.registry.loading import built_in
 
 REGISTRY = built_in()
@@ -151,7 +150,13 @@ def test_free_memory_is_asked_of_each_device_that_the_test_takes(environment, mo
         assert found.action == "run"
     else:
         state, code, reason, remedy = expected
-        assert found[:5] == ("skip", state, code, f"{text}: {reason}", remedy)
+        assert (found.action, found.state, found.code, found.reason, found.remedy) == (
+            "skip",
+            state,
+            code,
+            f"{text}: {reason}",
+            remedy,
+        )
 
 
 def test_a_fake_that_does_not_say_what_is_free_settles_nothing():
