@@ -30,6 +30,8 @@ class Detection:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
+        self.in_lane = settings.lane is not None
+        """Whether the run has made a promise about its machine."""
         self._environment: Environment | None = None
         self._shared = _shared_with(config)
         if settings.fake:

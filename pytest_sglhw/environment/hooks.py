@@ -9,14 +9,16 @@ import pytest
 from pytest_sglhw.environment.detection import DETECTION, HANDED_OVER, Detection
 
 if TYPE_CHECKING:
-    from pytest_sglhw.environment.records import Environment
     from pytest_sglhw.settings import Settings
 
 
 def register(config: pytest.Config, settings: Settings) -> None:
     """Register this part."""
+    from pytest_sglhw.environment import fixtures
+
     config.stash[DETECTION] = Detection(config, settings)
     config.pluginmanager.register(EnvironmentPart(config, settings), "sglhw-environment")
+    config.pluginmanager.register(fixtures, "sglhw-environment-fixtures")
 
 
 class EnvironmentPart:
@@ -68,20 +70,3 @@ class EnvironmentPart:
             terminalreporter.write_line(
                 f"sglhw: the machine of this run was a fake: {self._settings.fake}", yellow=True
             )
-
-    @pytest.fixture(scope="session")
-    def sglhw_environment(self) -> Environment:
-        """The record of this run's machine (:class:`pytest_sglhw.Environment`), every capability looked at."""
-        return self._config.stash[DETECTION].environment()
-
-    @pytest.fixture(scope="session")
-    def sglhw_device(self) -> str:
-        """Torch's device string of the first usable device, ``cpu`` on a machine without an accelerator."""
-        environment = self._config.stash[DETECTION].environment(())
-        if environment.platform == "cpu":
-            return "cpu"
-        if environment.usable_devices:
-            return f"{environment.device_type}:{environment.usable_devices[0].index}"
-        seen = "; ".join(dict.fromkeys(d.reason for d in environment.devices)) or environment.reason
-        text = f"no usable device on platform {environment.platform}: {seen}"
-        raise pytest.fail.Exception(text, pytrace=False) if self._settings.lane else pytest.skip.Exception(text)

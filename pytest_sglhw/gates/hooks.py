@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_sglhw.errors import PytestSglhwWarning
-from pytest_sglhw.gates.names import capability_line, registered_lines
+from pytest_sglhw.gates.names import capability_line, platform_line, registered_lines
 from pytest_sglhw.gates.policy import met
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ _SETTLED = (
 )
 
 _CONDITIONAL = ("skipif", "xfail")
-_CAPABILITY_MARK = re.compile(rb"\brequires_[a-z][a-z0-9_]*")
+#: What may be the mark of a row that somebody added.
+_ADDED_MARK = re.compile(rb"\brequires_[a-z][a-z0-9_]*|(?<=\bmark\.)[a-z][a-z0-9_]*_only\b")
 
 
 def register(config: pytest.Config, settings: Settings) -> None:
@@ -63,7 +64,7 @@ class Gates:
         self._seen: set[Asked] = set()
         self._ownership: Ownership | None = None
         self._reading: Reading | None = None
-        taken = {line.partition("(")[0].partition(":")[0].strip() for line in config.getini("markers")}
+        taken = self._registered()
         for name, line in self._lines.items():
             if name not in taken or self._opted_in:
                 config.addinivalue_line("markers", line)
@@ -74,7 +75,7 @@ class Gates:
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
         """Refuse a file whose marks mean nothing."""
         if isinstance(collector, pytest.File):
-            self._register_added_capabilities(collector)
+            self._register_added_marks(collector)
         report = yield
         if report.passed:
             problems = [(node.nodeid, text) for node in (collector, *report.result) for text in self._problems(node)]
@@ -164,23 +165,27 @@ class Gates:
 
             manager.register(Summary(), "sglhw-gates-summary")
 
-    def _register_added_capabilities(self, collector: pytest.File) -> None:
+    def _register_added_marks(self, collector: pytest.File) -> None:
         # Rows that entry points and hooks add are loaded only for a file that may use them: looking for entry points
         # costs more than everything else in an idle run, and strict markers want every name before the import.
         if collector.path.suffix != ".py":
             return
         try:
-            found = set(_CAPABILITY_MARK.findall(collector.path.read_bytes()))
+            found = {name.decode() for name in _ADDED_MARK.findall(collector.path.read_bytes())}
         except OSError:
             return
-        if any(name.decode() not in self._lines for name in found):
-            self._add_capabilities()
+        if found - self._lines.keys() - self._registered():
+            self._add_marks()
 
-    def _add_capabilities(self) -> None:
+    def _registered(self) -> set[str]:
+        return {_name(line) for line in self._config.getini("markers")}
+
+    def _add_marks(self) -> None:
         from pytest_sglhw.environment.detection import DETECTION
 
-        for capability in self._config.stash[DETECTION].registry.capabilities.values():
-            name, line = capability_line(capability.name)
+        registry = self._config.stash[DETECTION].registry
+        lines = [*map(platform_line, registry.platforms), *map(capability_line, registry.capabilities)]
+        for name, line in lines:
             if name not in self._lines:
                 self._lines[name] = line
                 self._config.addinivalue_line("markers", line)
@@ -217,6 +222,11 @@ class Gates:
         name = refused_name(report)
         if name and self._whose().owner(name, collector) == "slip":
             add_hint(report, "pytest-sglhw", self._read().slip(name))
+
+
+def _name(line: str) -> str:
+    """Name the mark that a line of ini ``markers`` registers."""
+    return line.partition("(")[0].partition(":")[0].strip()
 
 
 GATES = pytest.StashKey[Gates]()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_sglhw.errors import MarkError
-from pytest_sglhw.gates.names import GENERAL, PLATFORM_MARKS, REQUIRES
+from pytest_sglhw.gates.names import GENERAL, REQUIRES, platform_marks
 from pytest_sglhw.gates.requirement import Documented, Need
 from pytest_sglhw.gates.values import READERS, InvalidValueError, platform_reader
 from pytest_sglhw.record import replace
@@ -74,6 +74,7 @@ class MarkReader:
 
     def __init__(self, registry: Registry) -> None:
         self._capabilities = registry.capabilities
+        self._platform_marks = platform_marks(registry.platforms)
         self._readers = {**READERS, "platforms": platform_reader(_platform_names(registry))}
         self._needs: dict[Hashable, Need] = {}
 
@@ -89,10 +90,10 @@ class MarkReader:
         return found
 
     def _read(self, mark: pytest.Mark) -> Need:
-        if mark.name in PLATFORM_MARKS:
+        if mark.name in self._platform_marks:
             values = self._values(mark, _COMMON)
             self._no_arguments(mark)
-            return self._built(mark, values, platforms=PLATFORM_MARKS[mark.name])
+            return self._built(mark, values, platforms=self._platform_marks[mark.name])
         if mark.name == GENERAL:
             values = self._values(mark, _GENERAL)
             self._check_names(mark, "capability", mark.args, self._capabilities)

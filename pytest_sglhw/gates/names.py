@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 PLATFORMS = ("cuda", "rocm", "xpu", "npu", "musa", "mps", "hpu", "cpu")
 
 #: The built-in capabilities. A test holds this list against the registry's rows.
@@ -24,13 +26,20 @@ GENERAL = "sglhw"
 KNOWN_GAP = "known_gap"
 ISOLATED = "isolated_device"
 REQUIRES = "requires_"
+ONLY = "_only"
 
 _COMMON = "otherwise='skip', raises=None, match=None, reason=None"
 
 
+def platform_marks(platforms: Iterable[str]) -> dict[str, tuple[str, ...] | None]:
+    """Give what each platform mark of a run accepts: the built-in ones, and one for each platform that was added."""
+    return {**PLATFORM_MARKS, **{name + ONLY: (name,) for name in platforms}}
+
+
 def registered_lines() -> dict[str, str]:
     """Give the line for ini ``markers`` of every built-in mark, by name."""
-    lines = {name: f"{name}({_COMMON}): needs {_accepted(name)} (pytest-sglhw)" for name in PLATFORM_MARKS}
+    lines = dict(map(platform_line, PLATFORMS))
+    lines["gpu_only"] = f"gpu_only({_COMMON}): needs any accelerator (pytest-sglhw)"
     lines.update(map(capability_line, CAPABILITIES))
     lines[GENERAL] = (
         f"{GENERAL}(*capabilities, platforms=(), archs=(), min_arch=None, min_devices=None, min_memory=None, "
@@ -44,12 +53,13 @@ def registered_lines() -> dict[str, str]:
     return lines
 
 
+def platform_line(name: str) -> tuple[str, str]:
+    """Give name and ``markers`` line of the mark that asks for a platform."""
+    mark = name + ONLY
+    return mark, f"{mark}({_COMMON}): needs platform {name} (pytest-sglhw)"
+
+
 def capability_line(name: str) -> tuple[str, str]:
     """Give name and ``markers`` line of the mark that requires a capability."""
     mark = REQUIRES + name
     return mark, f"{mark}(*kernels, {_COMMON}): needs {name}, see 'sglhw capabilities' (pytest-sglhw)"
-
-
-def _accepted(mark: str) -> str:
-    accepted = PLATFORM_MARKS[mark]
-    return "any accelerator" if accepted is None else f"platform {accepted[0]}"

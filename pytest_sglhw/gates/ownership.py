@@ -14,12 +14,11 @@ from typing import Literal
 
 import pytest
 
-from pytest_sglhw.gates.names import GENERAL, ISOLATED, KNOWN_GAP, PLATFORM_MARKS, REQUIRES
+from pytest_sglhw.gates.names import GENERAL, ISOLATED, KNOWN_GAP, ONLY, REQUIRES
 
 Owner = Literal["ours", "slip", "foreign"]
 
 _IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]+pytest_sglhw\b", re.MULTILINE)
-_ONLY = "_only"
 
 
 class Ownership:
@@ -36,7 +35,7 @@ class Ownership:
         self._known: dict[tuple[str, bool], Owner] = {}
 
     def add(self, line: str) -> None:
-        """Take one more name of ours (a capability that somebody registered)."""
+        """Take one more name of ours (of a row that somebody registered)."""
         self._own_lines |= {line}
         self._own_names.add(marker_name(line))
         self._seen = -1
@@ -112,9 +111,9 @@ def near_miss(name: str, names: Iterable[str]) -> str | None:
         return lowered
     if lowered.startswith(REQUIRES):
         return _closest(lowered, [n for n in names if n.startswith(REQUIRES)], REQUIRES, "")
-    if lowered.endswith(_ONLY):
-        return _closest(lowered, [n for n in names if n in PLATFORM_MARKS], "", _ONLY)
-    shaped = [n for n in names if n.startswith(REQUIRES) or n in PLATFORM_MARKS]
+    if lowered.endswith(ONLY):
+        return _closest(lowered, [n for n in names if n.endswith(ONLY)], "", ONLY)
+    shaped = [n for n in names if n.startswith(REQUIRES) or n.endswith(ONLY)]
     return _match(lowered, shaped, 0.85) or _match(lowered, (GENERAL, KNOWN_GAP, ISOLATED), 0.8)
 
 

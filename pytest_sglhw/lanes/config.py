@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pytest_sglhw.gates.names import GENERAL, PLATFORM_MARKS
+from pytest_sglhw.gates.names import GENERAL, platform_marks
 
 if TYPE_CHECKING:
     from pytest_sglhw.registry.registry import Registry
@@ -256,7 +256,7 @@ def _check_archs(lane: Lane, registry: Registry) -> None:
 
 def mark_names(registry: Registry) -> list[str]:
     """Name every mark that a test may carry in this run."""
-    return [*PLATFORM_MARKS, *(row.mark for row in registry.capabilities.values()), GENERAL]
+    return [*platform_marks(registry.platforms), *(row.mark for row in registry.capabilities.values()), GENERAL]
 
 
 def allowed_skips(lane: Lane, registry: Registry) -> frozenset[str]:

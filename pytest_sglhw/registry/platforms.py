@@ -57,6 +57,13 @@ class Platform(Record):
     origin: str = "built in"
 
 
+def platform_from_row(row: Mapping[str, Any], origin: str) -> Platform:
+    """Build a platform from a row of plain data; each of its ``archs`` is a rule or a row of one."""
+    data = dict(row)
+    rules = tuple(rule if isinstance(rule, ArchRule) else ArchRule(**rule) for rule in data.pop("archs", ()))
+    return Platform(**data, archs=rules, origin=origin)
+
+
 #: In the order in which they are believed: where torch carries several version strings or enumerates several families,
 #: the first row wins (a ROCm build answers ``torch.cuda.is_available()`` and may keep a CUDA version string).
 BUILTIN_PLATFORMS: tuple[Mapping[str, Any], ...] = (

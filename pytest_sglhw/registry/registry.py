@@ -35,9 +35,9 @@ class Registry:
 
         :raises RegistryError: a name that is taken (both origins are named) or not an identifier, or a bad column.
         """
-        from pytest_sglhw.registry.platforms import Platform
+        from pytest_sglhw.registry.platforms import Platform, platform_from_row
 
-        platform = row if isinstance(row, Platform) else self._built(Platform, row, origin=self.origin)
+        platform = row if isinstance(row, Platform) else self._built(platform_from_row, row, origin=self.origin)
         self._check_name("platform", platform.name, self.platforms)
         self.platforms[platform.name] = platform
 
@@ -62,7 +62,7 @@ class Registry:
 
     def _built(self, make: Callable[..., Any], row: Mapping[str, Any], **extra: Any) -> Any:
         try:
-            return make(row, **extra) if make.__name__ == "capability_from_row" else make(**row, **extra)
+            return make(row, **extra)
         except (TypeError, KeyError) as error:
             raise RegistryError(f"invalid row {dict(row)!r} from {self.origin}: {error}") from error
 
