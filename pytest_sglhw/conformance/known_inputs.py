@@ -63,6 +63,11 @@ def _has_own_v_width(cell: Cell, case: Any, place: Place) -> bool:
     return "V" in case.parts and bool(case.source_indices) and bool(case.v_head_bytes != case.head_bytes)
 
 
+def _has_strided_indices(cell: Cell, case: Any, place: Place) -> bool:
+    """Whether reading the indices as packed would move other rows."""
+    return bool(case.index_stride > 1 and len(set(case.source_indices)) > 1)
+
+
 def _is_off_16(cell: Cell, case: Any, place: Place) -> bool:
     """Whether rows are loaded that stand where no vector of 16 bytes may be loaded from."""
     if isinstance(case, SwapIn):
@@ -73,6 +78,7 @@ def _is_off_16(cell: Cell, case: Any, place: Place) -> bool:
 _DIVIDES = "no indices at all: the launcher divides by the number of items per warp, which is 0 then"
 _NO_BLOCKS = "no indices at all: the register kernel is launched with a grid of 0 blocks, which CUDA refuses"
 _K_WIDTH = "sizes and strides of a batched copy are taken from K alone, so V rows of another width arrive spoiled"
+_PACKED = "index tensors are read as packed, whatever their stride is, so other rows are moved"
 _VECTORS = "rows are loaded in vectors of 16 bytes, and rows of another size do not all begin where that is allowed"
 
 _LAUNCHED = ("per_layer", "per_layer_pf_lf", "per_layer_ph_lf", "all_layer", "all_layer_lf_pf", "all_layer_lf_ph",
@@ -87,6 +93,10 @@ INPUTS: tuple[KnownInput, ...] = (
     *(
         KnownInput("sgl_kernel", name, "own_v_width", _has_own_v_width, "V destination", _K_WIDTH, ("cuda",))
         for name in _BATCHED
+    ),
+    *(
+        KnownInput("sgl_kernel", name, "strided", _has_strided_indices, "is broken", _PACKED)
+        for name in (*(f"transfer_kv_{name}" for name in _LAUNCHED), "transfer_kv_direct", *_BATCHED)
     ),
     *(
         KnownInput("sglang_jit", name, "empty", _has_no_blocks, "invalid configuration", _NO_BLOCKS)

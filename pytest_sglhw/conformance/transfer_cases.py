@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from pytest_sglhw.conformance.cells import Cell
     from pytest_sglhw.conformance.family import Draw, Workload
 
-LAYERS = (1, 2, 3, 5, 7)
+#: Few, mostly primes; and as many as large models have.
+LAYERS = (1, 2, 3, 5, 7, 13, 61)
 HEADS = (1, 2, 3, 4, 8)
 ROW_BYTES = (8, 16, 24, 72, 80, 128, 576, 656, 1152, 2048, 4104)
 #: Rows that no 8-byte word divides, for copies that have no such rule.
@@ -95,30 +96,33 @@ class TransferCase:
     pattern: str
     source_indices: tuple[int, ...]
     destination_indices: tuple[int, ...]
+    index_stride: int
+    """1, or more: the index tensors are views of larger ones, with other slots of the same side in between."""
     seed: int
 
 
 def factors(facts: TransferFacts) -> dict[str, Sequence[Any]]:
     """The factors of the covering design."""
-    rows = (*ROW_BYTES[:3], *ODD_ROW_BYTES, *ROW_BYTES[3:]) if facts.direct else ROW_BYTES
     return {
         "layers": LAYERS,
         "heads": HEADS,
-        "row_bytes": rows,
+        "row_bytes": row_sizes(facts),
         "direction": facts.directions,
         "pattern": facts.patterns,
     }
 
 
 def feasible(facts: TransferFacts, cell: Cell, chosen: Mapping[str, Any]) -> bool:
-    """Whether rows divide into heads of whole words (of elements), and the smallest pool of them is small enough."""
-    row, heads, layers = chosen.get("row_bytes", 8), chosen.get("heads", 1), chosen.get("layers", 1)
-    if "row_bytes" not in chosen:
-        row = max(8, heads * unit_bytes(facts, cell))
-    return bool(
-        row % (heads * unit_bytes(facts, cell)) == 0
-        and row * layers * SMALLEST_PAGES * cell.page_size <= 2 * POOL_BYTES
-    )
+    """Whether some row that is left divides into heads of whole words (of elements), in a pool that is small enough."""
+    rows = (chosen["row_bytes"],) if "row_bytes" in chosen else row_sizes(facts)
+    unit = chosen.get("heads", 1) * unit_bytes(facts, cell)
+    most = 2 * POOL_BYTES // (chosen.get("layers", 1) * SMALLEST_PAGES * cell.page_size)
+    return any(row % unit == 0 and row <= most for row in rows)
+
+
+def row_sizes(facts: TransferFacts) -> tuple[int, ...]:
+    """The sizes of rows that the kernel takes."""
+    return (*ROW_BYTES[:3], *ODD_ROW_BYTES, *ROW_BYTES[3:]) if facts.direct else ROW_BYTES
 
 
 def unit_bytes(facts: TransferFacts, cell: Cell) -> int:
@@ -158,6 +162,7 @@ def draw_case(workload: Workload, facts: TransferFacts, cell: Cell, draw: Draw) 
         pattern=chosen["pattern"],
         source_indices=tuple(reads),
         destination_indices=tuple(writes),
+        index_stride=rng.choice((1, 1, 1, 2)),
         seed=rng.randrange(1 << 30),
     )
 
@@ -215,6 +220,7 @@ def _simpler_values(facts: TransferFacts, cell: Cell, case: TransferCase) -> Ite
     yield {"source_base": 0, "destination_base": 0}
     for name in ("source_base", "destination_base", "rotation", "gap_heads", "seed"):
         yield {name: 0}
+    yield {"index_stride": 1}
     yield {"v_head_bytes": case.head_bytes}
     yield from ({"quota": 1, "warps": 1}, {"quota": 1}, {"warps": 1})
     for heads in range(1, case.heads):

@@ -132,10 +132,20 @@ class TransferTrial(Trial):
     def arguments(self, **variation: Any) -> list[Any]:
         """The positional arguments of one call."""
         case = replace(self.case, **variation) if variation else self.case
-        indices = [long_tensor(side) for side in (case.source_indices, case.destination_indices)]
+        reads, writes = case.source_indices, case.destination_indices
+        indices = [self._index(reads, reads, case.index_stride), self._index(writes, writes[::-1], case.index_stride)]
         if self.facts.direct:
             return [*self._lists(case), *indices, *self._direct_numbers(case)]
-        return [*self._operands(case), *map(self.place.put, indices), *self._numbers(case)]
+        return [*self._operands(case), *indices, *self._numbers(case)]
+
+    def _index(self, slots: Sequence[int], between: Sequence[int], stride: int) -> torch.Tensor:
+        """An index tensor, as a view of a larger one where ``stride`` is above 1: ``between`` stands between the slots.
+
+        Whoever takes it for packed moves other rows, all inside the pool. Direct kernels take indices of the CPU.
+        """
+        rows = zip(slots, *[between] * (stride - 1), strict=True)
+        table = long_tensor(slots if stride == 1 else [number for row in rows for number in row])
+        return (table if self.facts.direct else self.place.put(table))[::stride]
 
     def _operands(self, case: TransferCase) -> Iterator[torch.Tensor]:
         for part in case.parts:

@@ -16,6 +16,7 @@ from pytest_sglhw import kvcacheio  # noqa: E402
 from pytest_sglhw.conformance.bench import Bench  # noqa: E402
 from pytest_sglhw.conformance.kernels import all_kernels  # noqa: E402
 from pytest_sglhw.conformance.runner import CellRun, Effort  # noqa: E402
+from pytest_sglhw.conformance.strategies import PinnedDraw  # noqa: E402
 
 _SPEC = importlib.util.spec_from_file_location("fake_device", Path(__file__).with_name("fake_device.py"))
 fake_device = sys.modules["fake_device"] = importlib.util.module_from_spec(_SPEC)
@@ -106,3 +107,18 @@ def test_a_host_pool_that_is_not_pinned_has_to_be_refused():
 
     with pytest.raises(AssertionError, match="a host pool that is not pinned"):
         run("transfer_kv_per_layer_mla_pf_lf", lambda each: launched(each, place, []), place)
+
+
+@pytest.mark.parametrize("name", ["transfer_kv_per_layer", "transfer_kv_direct"])
+def test_strided_indices_stay_strided_on_a_device(name):
+    """A view keeps its stride where it was put on the device whole; the indices of direct kernels stay on the CPU."""
+    kernel, place, strides = KERNELS[name], fake_device.FakeDevice(), set()
+    cell = next(cell for cell in kernel.cells() if cell.page_size == 4)
+    for seed in range(60):
+        case = kernel.workload.draw(cell, PinnedDraw(seed, {"pattern": "pages"}))
+        *_, reads, writes = kernel.workload.build(cell, case, place).arguments()[: 4 if "direct" in name else 6]
+        assert (reads.is_cpu, writes.is_cpu) == ("direct" in name,) * 2
+        assert (reads.tolist(), writes.tolist()) == (list(case.source_indices), list(case.destination_indices))
+        strides |= {(case.index_stride, reads.stride(), writes.stride())}
+
+    assert strides == {(1, (1,), (1,)), (2, (2,), (2,))}

@@ -93,8 +93,8 @@ def int32_taken(kernel, *args):
 
 def refuses_too_late(kernel, *args):
     if args[IDX_KV].shape != args[IDX_KV + 1].shape:
-        same = args[IDX_KV]
-        kernel(*args[:IDX_KV], same, same, *args[IDX_KV + 2 :])
+        reads, writes = args[IDX_KV : IDX_KV + 2]
+        kernel(*args[:IDX_KV], reads, writes[: len(reads)], *args[IDX_KV + 2 :])
     kernel(*args)
 
 

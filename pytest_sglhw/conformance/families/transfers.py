@@ -32,6 +32,8 @@ class HostTransfer(RowsWorkload):
     widths: Sequence[tuple[int, int]] = ((128, 128), (256, 256), (512, 512), (1024, 1024), (1152, 1152))
     counts: Sequence[int] = (1, 2, 5, 63, 65, 0)
     bases: Sequence[int] = (0, 128)
+    options: Sequence[str] = ("packed", "strided")
+    """How the rows of a device pool lie: those of a wider pool have others in between."""
 
     def __init__(self, parts: tuple[str, ...], *, load: bool) -> None:
         self.parts, self.load = parts, load
@@ -40,14 +42,18 @@ class HostTransfer(RowsWorkload):
         """The layers that one call moves: one for a load, all for a write-back."""
         return range(case.layer, case.layer + 1) if self.load else range(case.layers)
 
+    def device_step(self, case: Rows) -> int:
+        """Bytes from one row of a device pool to the next."""
+        return case.widths[0] * (2 if case.option == "strided" else 1)
+
     def areas(self, cell: Cell, case: Rows) -> Mapping[str, Area]:
         """See :class:`RowsWorkload`."""
         host_rows, device_rows = self._by_side(case.source_rows, case.target_rows)
-        width, areas = case.widths[0], {}
+        width, step, areas = case.widths[0], self.device_step(case), {}
         for part in self.parts:
             areas[f"host {part}"] = Area(case.layers * host_rows * width, not self.load, "host", case.base)
             areas |= {
-                f"device {part} of layer {layer}": Area(device_rows * width, self.load, "device", case.base)
+                f"device {part} of layer {layer}": Area(device_rows * step, self.load, "device", case.base)
                 for layer in self.moved_layers(case)
             }
         return areas
@@ -62,7 +68,7 @@ class HostTransfer(RowsWorkload):
                     what = f"row {source} of layer {layer} of {part}, which goes to row {target}"
                     ends = (
                         (f"host {part}", self.host_offset(cell, case, layer, host_row)),
-                        (f"device {part} of layer {layer}", device_row * width),
+                        (f"device {part} of layer {layer}", device_row * self.device_step(case)),
                     )
                     (source_name, origin), (target_name, at) = ends if self.load else ends[::-1]
                     yield Run(target_name, at, source_name, origin, width, what)
@@ -93,7 +99,9 @@ class OneLayer(HostTransfer):
             shape = (-1, case.layers, width) if cell.layout == "page_first" else (case.layers, -1, width)
             pool = trial.buffers[f"host {part}"].contents(dtype).view(shape)
             hosts.append(pool[:, case.layer] if cell.layout == "page_first" else pool[case.layer])
-        devices = [trial.view(f"device {part} of layer {case.layer}", dtype, -1, width) for part in self.parts]
+        step = self.device_step(case) // cell.itemsize
+        devices = [trial.view(f"device {part} of layer {case.layer}", dtype, -1, step) for part in self.parts]
+        devices = [rows[:, :width] for rows in devices]
         targets, sources = trial.index(case.targets, case.index_dtype), trial.index(case.sources, case.index_dtype)
         return [*devices, targets, *hosts, sources]
 
@@ -126,7 +134,7 @@ class AllLayers(HostTransfer):
         """See :class:`RowsWorkload`."""
         prefix = "kv_cache" if len(self.parts) == 2 else "cache"
         return {
-            f"{prefix}_src_stride_bytes": case.widths[0],
+            f"{prefix}_src_stride_bytes": self.device_step(case),
             f"{prefix}_dst_stride_bytes": self._stride(trial.cell, case),
             "element_size": case.widths[0],
             "page_size": trial.cell.page_size,
@@ -198,6 +206,7 @@ class Mamba(HostTransfer):
 
     widths = ((16, 16), (48, 48), (16400, 16400))
     counts = (1, 2, 5, 0)
+    options = ("packed",)
     indices = ("int64",)
 
     def arguments(self, trial: RunTrial, case: Rows) -> list[Any]:

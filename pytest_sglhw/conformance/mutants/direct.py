@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_sglhw.conformance.mutants.launched import LOST, MISPLACED
-from pytest_sglhw.conformance.mutants.planting import Given, Mutant, changing, items, remembering
+from pytest_sglhw.conformance.mutants.planting import Given, Mutant, changing, items, read_as_packed, remembering
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,6 +146,13 @@ MUTANTS = (
         ANYWHERE,
         "sglang #31218: page numbers where slots are meant",
         changing(dst_indices=lambda given: given["dst_indices"] // given["page_size"]),
+    ),
+    Mutant(
+        "strided indices read as packed",
+        DIRECT,
+        ANYWHERE,
+        "indices are read by address, one behind the other, whatever their stride is",
+        items(read_as_packed),
     ),
     Mutant("last page left out", DIRECT, LOST, "a loop that ends one page early", items(_last_page)),
     Mutant(

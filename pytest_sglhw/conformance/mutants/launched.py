@@ -15,6 +15,7 @@ from pytest_sglhw.conformance.mutants.planting import (
     items,
     page_first,
     page_head,
+    read_as_packed,
     remembering,
     wrapped_offsets,
 )
@@ -171,6 +172,13 @@ MUTANTS = (
                 : len(indices) // given["num_warps_per_block"] * given["num_warps_per_block"]
             ]
         ),
+    ),
+    Mutant(
+        "strided indices read as packed",
+        EVERY,
+        ANYWHERE,
+        "indices are read by address, one behind the other, whatever their stride is",
+        items(read_as_packed),
     ),
     Mutant(
         "each source once",

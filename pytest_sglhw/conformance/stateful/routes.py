@@ -55,7 +55,7 @@ class Route(ABC):
 
     @property
     def is_direct(self) -> bool:
-        """Whether whole pages are moved, and V rows may have a width of their own."""
+        """Whether whole pages are moved, by lists of tensors."""
         return False
 
     @abstractmethod
@@ -86,6 +86,7 @@ def transfer_case(program: Program, page_size: int, ends: Ends) -> TransferCase:
         pattern="pages",
         source_indices=ends.reads,
         destination_indices=ends.writes,
+        index_stride=1,
         seed=program.seed,
     )
 

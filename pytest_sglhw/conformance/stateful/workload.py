@@ -66,7 +66,7 @@ class SequenceWorkload(Sequences):
         rng = draw.random()
         row, heads, layers = chosen.pop("row_bytes"), chosen["heads"], chosen["layers"]
         head = v_head = row // heads
-        if self.routes[cell.layout].is_direct:
+        if self.routes[cell.layout].is_direct and cell.layout == "layer_first":
             v_head = rng.choice((head, cell.itemsize, head + cell.itemsize))
         bases = [rng.choice((0, 8, 72)) for _ in range(2)] if row % 128 else [0, 128]
         return Program(
