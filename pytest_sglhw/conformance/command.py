@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--profile", default=None, metavar="P", help="effort: quick, ci (default) or deep")
     add("--report", default=None, metavar="FILE", help="write a JSON Lines report")
     add("--self-test", action="store_true", help="plant faults in correct kernels and show which law kills each")
+    add("--bandwidth", action="store_true", help="afterwards, show each kernel's GB/s beside those of a plain copy")
     add("--isolate", action="store_true", help="run each cell in a child process: a crash or a hang is one failed cell")
 
 
@@ -56,7 +57,7 @@ def pytest_arguments(args: argparse.Namespace) -> list[str]:
     for name, option in _OPTIONS.items():
         result += [f"{option}={value}" for value in getattr(args, name)]
     result += [f"--sglhw-{name}={getattr(args, name)}" for name in ("profile", "report") if getattr(args, name)]
-    result += ["--sglhw-matrix-isolate"] if args.isolate else []
+    result += [f"--sglhw-matrix-{name}" for name in ("isolate", "bandwidth") if getattr(args, name)]
     return [*result, *args.rest]
 
 
@@ -70,7 +71,8 @@ def _self_test(args: argparse.Namespace) -> int:
     parser.add_argument("--kernel", choices=self_test.kernels_with_mutants(), action="append", default=[])
     parser.add_argument("--hypothesis-seed", type=int, default=0, metavar="N")
     several = {name: getattr(args, name) for name in _OPTIONS} | {"profile": filter(None, [args.profile])}
-    several |= {"report": filter(None, [args.report]), "isolate": ["yes"] if args.isolate else []}
+    several |= {"report": filter(None, [args.report])}
+    several |= {name: ["yes"] for name in ("isolate", "bandwidth") if getattr(args, name)}
     given = [f"--{name.replace('_', '-')}={value}" for name, values in several.items() for value in values]
     options = parser.parse_args([*given, *args.rest])
     return self_test.run(options.profile, options.hypothesis_seed, options.kernel)

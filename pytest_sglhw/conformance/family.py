@@ -72,6 +72,19 @@ class ErrorInput(NamedTuple):
     """A function that the provider must have, where only such providers can refuse the input."""
 
 
+class Bulk(NamedTuple):
+    """One large case, by which bandwidth is measured."""
+
+    case: Any
+    way: str
+    """Direction and launch, in words: ``host to device, quota 2``."""
+    source: str
+    """Where the bytes come from: ``host`` or ``device``."""
+    target: str
+    nbytes: int
+    """Bytes that have to arrive, each counted once."""
+
+
 class Trial(ABC):
     """One case, built: buffers in memory, arguments ready, the truth computable.
 
@@ -149,6 +162,10 @@ class Workload(ABC):
 
     def smaller(self, cell: Cell, case: Any) -> Iterable[Any]:
         """Yield simpler cases than ``case``, the boldest first; how a failing case is reduced."""
+        return ()
+
+    def bulk(self, cell: Cell, nbytes: int) -> Iterable[Bulk]:
+        """Large cases that move about ``nbytes``, for ``--bandwidth``; none where a kernel moves no bytes."""
         return ()
 
     def errors(self, trial: Trial) -> Iterable[ErrorInput]:

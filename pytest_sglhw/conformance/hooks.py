@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from pytest_sglhw.conformance.cells import DTYPES, LAYOUTS, PAGE_SIZES, Cell, Filters, invalid
+from pytest_sglhw.report.recorder import MORE_RECORDS
 from pytest_sglhw.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -47,9 +48,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(
             option, dest=_dest(column), action="append", type=kind, default=None, help=f"only this {column}"
         )
-    group.addoption(
-        "--sglhw-matrix-isolate", action="store_true", default=False, help="run each cell in a child process of its own"
-    )
+    for name, what in (
+        ("isolate", "run each cell in a child process of its own"),
+        ("bandwidth", "after the tests, show each kernel's GB/s beside those of a plain copy"),
+    ):
+        group.addoption(f"--sglhw-matrix-{name}", action="store_true", default=False, help=what)
 
 
 def _dest(column: str) -> str:
@@ -80,7 +83,10 @@ class Matrix:
         self.profile = settings.profile
         self.seed = _seed(config)
         self.filters = _filters(config)
-        self.isolate = bool(getattr(config.option, "sglhw_matrix_isolate", False))
+        self.isolate, self._measures = (
+            bool(getattr(config.option, f"sglhw_matrix_{name}", False)) for name in ("isolate", "bandwidth")
+        )
+        self._records = config.stash.setdefault(MORE_RECORDS, [])
         self.lost_by: str | None = None
         """The test that lost the device, if one did."""
         kernels = all_kernels()
@@ -97,6 +103,8 @@ class Matrix:
             kernel for kernel in kernels.values() if not self.filters.kernel or kernel.name in self.filters.kernel
         ]
         self.providers = providers.find_all(settings.kernels, config)
+        self._promised = settings.kernels if settings.lane else ()
+        """Providers that this run has to have."""
         cells = [cell for kernel in wanted for cell in kernel.cells() if self.filters.accept(cell)]
         self.items = [
             MatrixItem(found, cell)
@@ -113,8 +121,8 @@ class Matrix:
         return [f"{item.provider.name}-{item.cell.id}" if several else item.cell.id for item in self.items]
 
     def faulty_providers(self) -> list[FoundProvider]:
-        """Providers that are there and fail, or that lack what they declare."""
-        return [found for found in self.providers if found.is_broken or found.declared_and_missing()]
+        """Providers that are there and fail, that lack what they declare, or that a lane asks for in vain."""
+        return [found for found in self.providers if found.complaint(promised=found.name in self._promised)]
 
     def known_inputs(self) -> list[KnownInputItem]:
         """The inputs that this run's kernels are known to fail on, one item each kind."""
@@ -149,8 +157,22 @@ class Matrix:
         self._summary.add(report)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the table."""
+        """Print the table, and measure now that no test is running any more."""
         self._summary.write(terminalreporter, self.profile)
+        if self._measures:
+            self._measure(terminalreporter)
+
+    def _measure(self, terminal: pytest.TerminalReporter) -> None:
+        from pytest_sglhw.conformance import bandwidth
+        from pytest_sglhw.conformance.kernels import all_kernels
+        from pytest_sglhw.conformance.summary import aligned
+
+        for found in self.providers:
+            cells = self._summary.passed(found.name)
+            rows = list(bandwidth.measure_all(found, all_kernels(), cells))
+            self._records += [("bandwidth", row.record(found.name)) for row in rows]
+            for line in aligned(bandwidth.table(found.name, rows)) if rows else ():
+                terminal.write_line(line)
 
 
 def _is_placeholder(item: pytest.Item) -> bool:

@@ -38,12 +38,13 @@ class Bounds(NamedTuple):
 Pattern = Callable[["Random", Bounds], Indices]
 
 
-def _expand(pages: list[int], page_size: int) -> list[int]:
+def of_pages(pages: list[int], page_size: int) -> list[int]:
+    """Every token of these pages, page after page."""
     return [page * page_size + slot for page in pages for slot in range(page_size)]
 
 
 def _of_pages(sides: Iterable[list[int]], bounds: Bounds) -> Indices:
-    reads, writes = (_expand(pages, bounds.page_size) for pages in sides)
+    reads, writes = (of_pages(pages, bounds.page_size) for pages in sides)
     return reads, writes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -37,7 +38,7 @@ def run_item(matrix: Matrix, item: MatrixItem, node: pytest.Item) -> None:
     bench = Bench(all_kernels()[cell.kernel], cell, found.kernels, found.place(), found.name)
     run = CellRun(bench, PROFILES[matrix.profile], matrix.seed)
     try:
-        with _one_thread():
+        with _one_thread(), _kernels_may_warn():
             error = _outcome(run, found.target if matrix.isolate or _is_asked(found) else None)
     finally:
         facts["matrix"]["examples"] = run.tally.examples
@@ -91,6 +92,14 @@ def _conclude(gap: known_gaps.Gap | None, error: CellError | None) -> None:
         pytest.fail(f"{problem}\n{error or ''}".rstrip(), pytrace=False)
     if error is not None:
         pytest.fail(str(error), pytrace=False)
+
+
+@contextmanager
+def _kernels_may_warn() -> Iterator[None]:
+    """Show the warnings of a foreign package, but do not take them for failures of its kernels."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        yield
 
 
 @contextmanager

@@ -109,12 +109,6 @@ INPUTS: tuple[KnownInput, ...] = (
 )
 
 
-def find(provider: str, cell: Cell, case: Any, place: Place) -> KnownInput | None:
-    """The row that this case falls under."""
-    rows = (row for row in known_in(provider, cell.kernel, place.platform) if row.covers(cell, case, place))
-    return next(rows, None)
-
-
 def known_in(provider: str, kernel: str, platform: str) -> tuple[KnownInput, ...]:
     """The rows of a kernel of a provider on a platform."""
     return tuple(

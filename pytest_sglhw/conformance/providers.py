@@ -59,6 +59,18 @@ class FoundProvider:
         declared = getattr(self.kernels, "sglhw_kernels", ())
         return tuple(name for name in declared if not self.has(name) and name not in reasons)
 
+    def complaint(self, promised: bool) -> str | None:
+        """Say what is wrong with the provider: broken, less than it declares, or nothing at all where it has to be."""
+        if self.is_broken:
+            return f"is broken: {self.problem}"
+        if lacks := self.declared_and_missing():
+            return f"declares kernels that it does not have: {', '.join(lacks)}"
+        declared = getattr(self.kernels, "sglhw_kernels", ())
+        if promised and (self.problem or (declared and not any(map(self.has, declared)))):
+            reasons = dict.fromkeys(self.missing(declared or ("",)).values())
+            return f"was named for this lane and is not available: {'; '.join(reasons)}"
+        return None
+
 
 def default_device() -> str:
     """The torch device of this machine's accelerator, or the CPU."""

@@ -43,6 +43,10 @@ class Summary:
         for values in details["levels"]:
             self._met[cell.kernel].update(covering.pairs_of(cell, dict(values)))
 
+    def passed(self, provider: str) -> list[Cell]:
+        """The cells of a provider that passed."""
+        return [cell for (name, cell), row in self._cells.items() if name == provider and row["outcome"] == "passed"]
+
     def write(self, terminal: pytest.TerminalReporter, profile: str) -> None:
         """Print the table, what is missing, and the coverage that was reached."""
         terminal.section(f"transfer matrix, profile {profile}")
@@ -87,7 +91,7 @@ def _table(provider: str, cells: dict[Cell, dict[str, Any]]) -> Iterator[str]:
     body = [[f"{kernel} {layout}", *_row(cells, kernel, layout, dtypes)] for kernel, layout in names]
     pages = ", ".join(map(str, sorted({cell.page_size for cell in cells})))
     yield f"provider {provider}: examples/page sizes of each kernel and dtype; page sizes {pages}"
-    yield from _aligned([["kernel and layout", *dtypes, "seconds"], *body])
+    yield from aligned([["kernel and layout", *dtypes, "seconds"], *body])
 
 
 def _row(cells: dict[Cell, dict[str, Any]], kernel: str, layout: str, dtypes: Iterable[str]) -> Iterator[str]:
@@ -100,7 +104,8 @@ def _row(cells: dict[Cell, dict[str, Any]], kernel: str, layout: str, dtypes: It
     yield f"{sum(row['seconds'] for row in mine.values()):.1f}"
 
 
-def _aligned(table: list[list[str]]) -> Iterator[str]:
+def aligned(table: list[list[str]]) -> Iterator[str]:
+    """The lines of a table, its first column flush left and the others flush right."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for first, *rest in table:
         yield "  ".join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_sglhw.conformance import index_patterns
@@ -12,7 +13,6 @@ from pytest_sglhw.conformance.strategies import choose_factors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from random import Random
 
     from pytest_sglhw.conformance.cells import Cell
     from pytest_sglhw.conformance.family import Draw, Workload
@@ -164,6 +164,37 @@ def draw_case(workload: Workload, facts: TransferFacts, cell: Cell, draw: Draw) 
         destination_indices=tuple(writes),
         index_stride=rng.choice((1, 1, 1, 2)),
         seed=rng.randrange(1 << 30),
+    )
+
+
+def bulk_case(facts: TransferFacts, cell: Cell, direction: str, quota: int, nbytes: int) -> TransferCase:
+    """A case that moves about ``nbytes``: 4 layers, 8 heads of 128 bytes, every page of both pools in some order."""
+    layers, heads, head_bytes, parts = 4, 8, 128, facts.parts[0]
+    span = layers if facts.all_layers else 1
+    pages = max(1, nbytes // (len(parts) * span * heads * head_bytes * cell.page_size))
+    rng = Random(pages)
+    reads, writes = (index_patterns.of_pages(rng.sample(range(pages), pages), cell.page_size) for _ in range(2))
+    return TransferCase(
+        layers=layers,
+        layer_id=0 if facts.all_layers else 1,
+        span=span,
+        heads=heads,
+        head_bytes=head_bytes,
+        v_head_bytes=head_bytes,
+        parts=parts,
+        direction=direction,
+        source_tokens=pages * cell.page_size,
+        destination_tokens=pages * cell.page_size,
+        source_base=0,
+        destination_base=0,
+        rotation=0,
+        gap_heads=0,
+        quota=quota,
+        warps=32,
+        pattern="pages",
+        source_indices=tuple(reads),
+        destination_indices=tuple(writes),
+        seed=0,
     )
 
 

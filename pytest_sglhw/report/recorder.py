@@ -34,6 +34,9 @@ BROKEN_PROMISES = pytest.StashKey[list[str]]()
 #: What ``workers`` gave to each worker: worker id -> its devices, as its mask has them.
 WORKER_DEVICES = pytest.StashKey[dict[str, str]]()
 
+#: Records of further kinds, (kind, record), which the report gets before its end.
+MORE_RECORDS = pytest.StashKey[list[tuple[str, dict[str, Any]]]]()
+
 _encode = json.JSONEncoder(default=str, separators=(",", ":")).encode
 
 
@@ -143,6 +146,8 @@ class Recorder:
             return
         self._write_environment()
         self._write_worker_environment()
+        for kind, record in self._config.stash.get(MORE_RECORDS, ()):
+            self._write(kind, record)
         self._write("end", self._end_record())
         self._writer.close()
 

@@ -112,12 +112,13 @@ def test_reduction_leaves_the_input_out(monkeypatch):
 
 def test_other_platforms_run_the_input(monkeypatch):
     """A row that names platforms leaves the others alone."""
-    monkeypatch.setattr(known_inputs, "INPUTS", (ROW._replace(platforms=("cuda",)),))
-    case = next(ROW.examples(KERNEL, CELL, Place("cpu")))
+    row = ROW._replace(platforms=("cuda",))
+    monkeypatch.setattr(known_inputs, "INPUTS", (row,))
 
-    assert known_inputs.find("dying", CELL, case, Place("cpu")) is None
-    assert known_inputs.find("dying", CELL, case, SimpleNamespace(platform="cuda")) is not None
-    assert known_inputs.find("torch", CELL, case, SimpleNamespace(platform="cuda")) is None
+    assert known_inputs.known_in("dying", KERNEL.name, "cuda") == (row,)
+    assert known_inputs.known_in("dying", KERNEL.name, "cpu") == ()
+    assert known_inputs.known_in("torch", KERNEL.name, "cuda") == ()
+    assert known_inputs.known_in("dying", "transfer_kv_direct", "cuda") == ()
 
 
 @pytest.mark.parametrize("row", known_inputs.INPUTS, ids=lambda row: f"{row.provider}-{row.kernel}-{row.name}")

@@ -9,11 +9,12 @@ import torch
 
 from pytest_sglhw.conformance.checks import LAWS
 from pytest_sglhw.conformance.failures import BrokenLawError
-from pytest_sglhw.conformance.family import ErrorInput, Kernel, Law, Workload
+from pytest_sglhw.conformance.family import Bulk, ErrorInput, Kernel, Law, Workload
 from pytest_sglhw.conformance.transfer_cases import (
     PARTS,
     TransferCase,
     TransferFacts,
+    bulk_case,
     draw_case,
     factors,
     feasible,
@@ -56,6 +57,16 @@ class TransferWorkload(Workload):
     def smaller(self, cell: Cell, case: TransferCase) -> Iterator[TransferCase]:
         """Fewer tokens, then each number by itself."""
         return smaller(self.facts, cell, case)
+
+    def bulk(self, cell: Cell, nbytes: int) -> Iterator[Bulk]:
+        """Whole pages in another order on each side, rows of 1 KiB, in every direction and at two quotas."""
+        for direction in self.facts.directions:
+            for quota in (None,) if self.facts.direct else (2, 32):
+                case = bulk_case(self.facts, cell, direction, quota or 1, nbytes)
+                words = direction.replace("_", " ") + (f", quota {quota}" if quota else "")
+                source, _, target = direction.partition("_to_")
+                moved = len(case.parts) * case.span * len(case.source_indices) * case.heads * case.head_bytes
+                yield Bulk(case, words, source, target, moved)
 
     def errors(self, trial: Trial) -> Iterator[ErrorInput]:
         """The documented refusals of this kernel."""

@@ -7,6 +7,7 @@ difference is told, and where wrong bytes really come from.
 
 from __future__ import annotations
 
+import random
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from pytest_sglhw.conformance.family import Trial, Workload
+from pytest_sglhw.conformance.family import Bulk, Trial, Workload
 from pytest_sglhw.conformance.pools import Buffer, Windows
 
 if TYPE_CHECKING:
-    import random
-
     from pytest_sglhw.conformance.cells import Cell
     from pytest_sglhw.conformance.devices import Place
     from pytest_sglhw.conformance.family import Draw, KernelFunction
@@ -221,6 +220,28 @@ class RowsWorkload(Workload):
         source_rows, target_rows = count + rng.randint(1, 9), count + rng.randint(1, 9)
         sources = [rng.randrange(source_rows) for _ in range(count)]
         return list(zip(sources, rng.sample(range(target_rows), count), strict=True)), source_rows, target_rows
+
+    def bulk(self, cell: Cell, nbytes: int) -> Iterator[Bulk]:
+        """See :class:`Workload`: the widest rows up to 1 KiB, all layers, the first option, as many items as needed."""
+        widths = [each for each in self.factors(cell)["widths"] if max(each) <= 1024] or self.widths[:1]
+        one = self._bulk_case(cell, widths[-1], 1)
+        runs = list(self.runs(cell, one))
+        size = sum(run.size for run in runs)
+        count, areas = max(1, nbytes // size), self.areas(cell, one)
+        source, target = (areas[name].where for name in (runs[0].source, runs[0].target))
+        yield Bulk(self._bulk_case(cell, widths[-1], count), f"{source} to {target}", source, target, count * size)
+
+    def _bulk_case(self, cell: Cell, widths: tuple[int, int], count: int) -> Rows:
+        rng, option = random.Random(0), self.factors(cell)["option"][0]
+        pairs, source_rows, target_rows = self.bulk_pairs(cell, count, option, rng)
+        layers = self.layers[-1]
+        return Rows(layers, layers - 1, widths, tuple(pairs), source_rows, target_rows, "int64", option, 0, 0)
+
+    def bulk_pairs(
+        self, cell: Cell, count: int, option: str, rng: random.Random
+    ) -> tuple[list[tuple[int, int]], int, int]:
+        """Choose the items of a large case; here: as any other's."""
+        return self.pairs(cell, count, option, rng)
 
     def build(self, cell: Cell, case: Rows, place: Place) -> RunTrial:
         """See :class:`Workload`."""

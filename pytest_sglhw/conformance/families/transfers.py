@@ -14,6 +14,7 @@ import torch
 from pytest_sglhw.conformance.checks import LAWS
 from pytest_sglhw.conformance.families.runs import Area, Rows, RowsWorkload, Run, RunTrial
 from pytest_sglhw.conformance.family import Kernel
+from pytest_sglhw.conformance.index_patterns import of_pages
 
 if TYPE_CHECKING:
     import random
@@ -84,6 +85,14 @@ class HostTransfer(RowsWorkload):
         """(source, target) as (host, device)."""
         return (source, target) if self.load else (target, source)
 
+    def bulk_pairs(
+        self, cell: Cell, count: int, option: str, rng: random.Random
+    ) -> tuple[list[tuple[int, int]], int, int]:
+        """See :class:`RowsWorkload`: rows of whole pages, as serving has them."""
+        pages = -(-count // cell.page_size)
+        sides = (of_pages(rng.sample(range(pages), pages), cell.page_size)[:count] for _ in range(2))
+        return list(zip(*sides, strict=True)), pages * cell.page_size, pages * cell.page_size
+
     def _stride(self, cell: Cell, case: Rows) -> int:
         return case.widths[0] * (case.layers if cell.layout == "page_first" else 1)
 
@@ -151,6 +160,12 @@ class Staged(AllLayers):
     counts = (1, 2, 3, 5, 0)
     options = ("64", "1", "2")
     bases = (0,)
+
+    def bulk_pairs(
+        self, cell: Cell, count: int, option: str, rng: random.Random
+    ) -> tuple[list[tuple[int, int]], int, int]:
+        """See :class:`RowsWorkload`: a pair is a page."""
+        return self.pairs(cell, count, option, rng)
 
     def pairs(self, cell: Cell, count: int, option: str, rng: random.Random) -> tuple[list[tuple[int, int]], int, int]:
         """See :class:`RowsWorkload`; source pages too are met once."""
