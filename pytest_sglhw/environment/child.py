@@ -227,12 +227,17 @@ def _device(namespace: Any, index: int, archs: list[list[str]], general: Any) ->
     memory, uuid = getattr(properties, "total_memory", None), getattr(properties, "uuid", None)
     errors = [value["error"] for value in found.values() if isinstance(value, dict)]
     return {
-        "name": str(name),
+        "name": _printable(name),
         "arch": _arch(sources, properties, archs),
         "memory": memory if isinstance(memory, int) else None,
         "uuid": None if uuid is None else str(uuid),
         "error": errors[0] if errors else None,
     }
+
+
+def _printable(name: Any) -> str:
+    """A device's name on one line that no terminal takes for a command."""
+    return "".join(char if char.isprintable() else " " for char in str(name)).strip()
 
 
 def _arch(sources: dict[str, str], properties: Any, archs: list[list[str]]) -> str | None:

@@ -95,12 +95,18 @@ class Detection:
             self.environment(())
         return self._environment or (self._shared.read() if self._shared else None)
 
-    def hand_over(self) -> str:
-        """Return the folder in which the workers on this machine share what they probe; put what is known into it."""
+    def hand_over(self) -> str | None:
+        """Return the folder in which the workers on this machine share what they probe; put what is known into it.
+
+        ``None`` where there is no place for one: each worker then probes for itself.
+        """
         if self._shared is None:
             from pytest_sglhw.environment.sharing import SharedRecord
 
-            self._shared = SharedRecord.create()
+            try:
+                self._shared = SharedRecord.create()
+            except OSError:
+                return None
             self._config.add_cleanup(self._shared.remove)
         if self._environment is not None:
             self._shared.write(self._environment)

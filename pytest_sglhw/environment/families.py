@@ -70,16 +70,24 @@ class Choice(Record):
     fault: Answer | None = None
 
 
-def choose(families: Sequence[Family], static: StaticFacts, torch_version: str) -> Choice:
-    """Decide the platform from what torch is built for and what it enumerates."""
+def choose(
+    families: Sequence[Family], static: StaticFacts, torch_version: str, vendors: Mapping[str, Answer] | None = None
+) -> Choice:
+    """Decide the platform from what torch is built for and what it enumerates.
+
+    ``vendors`` are the answers of the packages that would add a platform to torch: one that hangs or dies leaves the
+    platform unknown, and one that raises where its driver offers devices leaves them broken.
+    """
     for family in families:
         if family.devices:
             return Choice(family.row.name, f"torch {torch_version} enumerates {_counted(family)}", family)
+    failed = {module: answer for module, answer in (vendors or {}).items() if not answer.ok}
+    for answer in (*(family.answer for family in families if family.built), *failed.values()):
+        if answer.fault:
+            return Choice("unknown", f"{answer.stage} {answer.told}", fault=answer)
     for family in families:
-        if family.built and family.answer.fault:
-            return Choice("unknown", f"{family.answer.stage} {family.answer.told}", fault=family.answer)
-    for family in families:
-        if family.built and (broken := _broken(family, static)):
+        broken = _broken(family, static) if family.built else _without_vendor(family, static, failed)
+        if broken:
             return Choice(family.row.name, broken, family, broken)
     return Choice("cpu", _why_none(families, static, torch_version))
 
@@ -103,6 +111,16 @@ def _broken(family: Family, static: StaticFacts) -> str:
     may_hide = f"; {', '.join(masks)} may name none of them" if masks else ""
     said = f": {family.answer.warnings[0]}" if family.answer.warnings else ""
     return f"the driver offers {', '.join(nodes)} and torch enumerates no {row.name} device{may_not}{may_hide}{said}"
+
+
+def _without_vendor(family: Family, static: StaticFacts, failed: Mapping[str, Answer]) -> str:
+    """Say that the driver offers devices which the package that would enumerate them does not reach."""
+    row = family.row
+    module = next((module for module in row.vendor_modules if module in failed), None)
+    nodes = static.nodes.get(row.name, ())
+    if module is None or not nodes or hiding_mask(row, static.masks, nodes):
+        return ""
+    return f"the driver offers {', '.join(nodes)} and {module} does not import: {failed[module].error}"
 
 
 def _why_none(families: Sequence[Family], static: StaticFacts, torch_version: str) -> str:

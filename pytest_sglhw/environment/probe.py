@@ -116,7 +116,7 @@ class Probe:
             again = self._asker.ask("version strings of torch", "torch")
             torch = again.value if again.ok else torch
         families = ask_families(self._rows, platform_strings(torch["strings"]), imported, self._asker)
-        choice = choose(families, self._static, torch["version"])
+        choice = choose(families, self._static, torch["version"], vendors)
         devices: tuple[Device, ...] = ()
         if choice.family is not None:
             broken = choice.broken and broken_devices(choice.family, self._static, choice.broken)

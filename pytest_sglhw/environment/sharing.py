@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from pytest_sglhw.environment.records import Environment
@@ -30,23 +30,29 @@ class SharedRecord:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def read(self) -> Environment | None:
-        """Return the record; ``None`` where nobody has written one yet."""
+        """Return the record; ``None`` where there is none that can be read: it is then probed and written again."""
         try:
             return Environment.from_json(json.loads(self._file.read_bytes()), str(self._file))
-        except FileNotFoundError:
+        except (OSError, ValueError):  # not written yet, or what cleans the temporary folder was at it
             return None
 
     def write(self, environment: Environment) -> None:
-        """Put the record in place at once, so that a reader without the lock sees it whole or not at all."""
+        """Put the record in place at once, so that a reader without the lock sees it whole or not at all.
+
+        A record that can't be written is not shared: the next process that needs it probes.
+        """
         half = self._file.with_suffix(f".{os.getpid()}")
-        half.write_text(json.dumps(environment.to_json()), encoding="utf-8")
-        half.replace(self._file)
+        with suppress(OSError):
+            half.write_text(json.dumps(environment.to_json()), encoding="utf-8")
+            half.replace(self._file)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock."""
-        with Path(self.folder, "lock").open("a+b") as lock:
-            _wait_for(lock.fileno())
+        """Hold the lock. It ends with the process that holds it; without its folder there is nothing to lock."""
+        with ExitStack() as stack:
+            with suppress(OSError):
+                lock = stack.enter_context(Path(self.folder, "lock").open("a+b"))
+                _wait_for(lock.fileno())
             yield
 
 

@@ -130,6 +130,43 @@ def test_no_device_is_absent_hidden_or_broken(case):
     assert (choice.name, reason in choice.reason) == (platform, True), choice.reason
 
 
+NPU_NODES = {"npu": ("/dev/davinci0", "/dev/davinci1")}
+MISSING = Answer("import of torch_npu", error="ImportError: libascendcl.so: cannot open shared object file")
+HUNG = Answer("import of torch_npu", fault="hung", detail="did not end within 60 s")
+
+#: static facts, what came of torch_npu -> the platform, and words of the reason.
+VENDORS = {
+    "raises beside its devices": (
+        facts(CPU, nodes=NPU_NODES), MISSING, "npu",
+        "the driver offers /dev/davinci0, /dev/davinci1 and torch_npu does not import: ImportError: libascendcl.so",
+    ),
+    "raises without devices": (facts(CPU), MISSING, "cpu", "enumerates no accelerator"),
+    "raises behind a mask": (
+        facts(CPU, nodes=NPU_NODES, masks={"ASCEND_RT_VISIBLE_DEVICES": ""}), MISSING, "cpu", "no accelerator"
+    ),
+    "hangs": (facts(CPU, nodes=NPU_NODES), HUNG, "unknown", "import of torch_npu did not end within 60 s"),
+    "hangs without devices": (facts(CPU), HUNG, "unknown", "import of torch_npu did not end within 60 s"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", VENDORS)
+def test_a_vendor_package_that_fails_is_no_cpu_where_its_devices_are(case):
+    """A broken runtime is not an absent device, and nobody knows what a hang hides."""
+    static, answer, platform, reason = VENDORS[case]
+    families = [family(row("cuda"), built=False), family(row("npu"), built=False)]
+    choice = choose(families, static, "2.8.0", {"torch_npu": answer})
+
+    assert (choice.name, reason in choice.reason) == (platform, True), choice.reason
+    assert bool(choice.fault) == (platform == "unknown")
+
+
+def test_what_is_enumerated_stands_beside_a_vendor_package_that_fails():
+    """A CUDA machine with a leftover of another vendor is a CUDA machine."""
+    cuda = family(row("cuda"), devices=({"name": "NVIDIA H100"},))
+
+    assert choose([cuda], facts(CUDA), "2.11.0", {"torch_npu": HUNG}).name == "cuda"
+
+
 def test_a_mask_beyond_the_nodes_hides_every_device():
     """The mask of another machine is no broken driver."""
     static = facts(CUDA, **GPUS, masks={"CUDA_VISIBLE_DEVICES": "7"})

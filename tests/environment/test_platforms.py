@@ -238,6 +238,24 @@ def test_a_mocked_namespace_has_no_working_device(tmp_path):
     assert "is_available() answers with a mock (unittest.mock.MagicMock)" in seen.record["reason"]
 
 
+def test_a_vendor_package_that_hangs_leaves_the_platform_unknown(tmp_path):
+    """Through the child: the stage is named, and torch itself is asked again past it."""
+    cpu = torch_package(TENSORS, __version__="2.11.0+cpu")
+    seen = doctor(tmp_path, cpu | {"torch_npu/__init__.py": "import time; time.sleep(600)"})
+
+    assert (seen.status, seen.record["platform"]) == (3, "unknown")
+    assert (seen.record["probe"]["status"], seen.record["probe"]["stage"]) == ("hung", "import of torch_npu")
+    assert seen.record["torch"]["version"] == "2.11.0+cpu"
+
+
+def test_a_device_name_is_one_line(tmp_path):
+    """What a driver calls its device is no command to a terminal."""
+    name = "NVIDIA\x1b[31m H100\n"
+    seen = doctor(tmp_path, torch_package(namespace("cuda", name=name) + TENSORS, cuda="13.0"))
+
+    assert [device["name"] for device in seen.record["devices"]] == ["NVIDIA [31m H100"]
+
+
 def test_a_mask_that_hides_every_device_is_the_reason(tmp_path, monkeypatch):
     """A masked machine is no broken one: the platform is cpu and the mask is named."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
