@@ -189,6 +189,7 @@ def bulk_case(facts: TransferFacts, cell: Cell, direction: str, quota: int, nbyt
         destination_base=0,
         rotation=0,
         gap_heads=0,
+        index_stride=1,
         quota=quota,
         warps=32,
         pattern="pages",
