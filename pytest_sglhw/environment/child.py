@@ -296,7 +296,10 @@ def _keys_of(has_kernel: Any, op: str, keys: list[str]) -> list[str] | None:
 def check_stage(function: str) -> bool:
     """Call ``module:function``; only a plain ``False`` says that the capability is not there."""
     module, _, name = function.partition(":")
-    return _attribute(importlib.import_module(module), name)() is not False
+    check = _attribute(importlib.import_module(module), name)
+    if not callable(check):
+        raise AttributeError(f"{module} has no function {name!r}")
+    return check() is not False
 
 
 def sglang_stage() -> dict[str, Any]:

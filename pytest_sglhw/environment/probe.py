@@ -48,12 +48,16 @@ def probe_environment(
     :param capabilities: names of those to look at; ``None`` for all, ``()`` for the platform and its devices alone.
     :param full: ask every stage even where static facts settle the answer.
     :param timeout: seconds that one stage may take.
-    :raises ValueError: an unknown capability, or a timeout that is not above 0.
+    :raises ValueError: an unknown capability, a string in place of a list, or a timeout that is not above 0.
     """
     from pytest_sglhw.registry import load
 
-    if not 0 < timeout < float("inf"):
+    if not isinstance(timeout, (int, float)) or not 0 < timeout < float("inf"):
         raise ValueError(f"{timeout!r} is not a valid timeout. Valid: a number of seconds above 0.")
+    if isinstance(capabilities, str):  # its letters would be taken for names
+        raise ValueError(
+            f"{capabilities!r} is no list of capabilities. Valid: a list of names, here [{capabilities!r}]."
+        )
     registry = load()
     wanted = None if capabilities is None else tuple(capabilities)
     unknown = [name for name in wanted or () if name not in registry.capabilities]

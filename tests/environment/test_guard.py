@@ -1,0 +1,111 @@
+"""The guard that a launcher asks, and the probes that a project brings itself."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from hostile import DEADLINE, distribution, doctor, h100, plant, torch_package
+
+import pytest_sglhw
+
+WORKS = """
+def transfer_kv_per_layer(src_k, dst_k, src_v, dst_v, src, dst, item_size):
+    dst_k[dst] = src_k[src]
+    dst_v[dst] = src_v[src]
+"""
+KERNELS = distribution("sglang-kernel", "0.4.10") | {"sgl_kernel/__init__.py": "", "sgl_kernel/kvcacheio.py": WORKS}
+GUARD = f"""
+import json, sys, pytest_sglhw
+found = pytest_sglhw.probe_environment(["kvcacheio"], timeout={DEADLINE})
+loaded = sorted({{"torch", "sgl_kernel", "sglang", "numpy"}} & set(sys.modules))
+print(json.dumps([found.platform, found.available("kvcacheio"), sorted(found.capabilities), loaded]))
+"""
+
+#: files -> platform, whether the guard lets the launcher in.
+MACHINES = {
+    "with kernels": (h100() | KERNELS, "cuda", True),
+    "without kernels": (h100(), "cuda", False),
+    "with broken kernels": (h100() | KERNELS | {"sgl_kernel/__init__.py": "import os; os.abort()"}, "cuda", False),
+    "with a torch that hangs": (torch_package("import time; time.sleep(600)", cuda="13.0"), "unknown", False),
+    "a cpu": (torch_package("raise SystemExit", __version__="2.11.0+cpu") | KERNELS, "cpu", False),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_guard_is_true_only_where_the_kernels_work(tmp_path, machine):
+    """It never raises, looks at what it was asked for alone, and leaves nothing imported in the launcher."""
+    files, platform, available = MACHINES[machine]
+    environ = plant(tmp_path, files)
+    done = subprocess.run([sys.executable, "-c", GUARD], env=environ, capture_output=True, text=True, check=True)
+
+    assert json.loads(done.stdout) == [platform, available, ["kvcacheio"], []]
+
+
+WRONG = {
+    "a string": (
+        {"capabilities": "kv4"}, "'kv4' is no list of capabilities. Valid: a list of names, here ['kv4'].",
+    ),
+    "no seconds": ({"timeout": 0}, "0 is not a valid timeout. Valid: a number of seconds above 0."),
+    "text": ({"timeout": "soon"}, "'soon' is not a valid timeout. Valid: a number of seconds above 0."),
+    "never": ({"timeout": float("inf")}, "inf is not a valid timeout. Valid: a number of seconds above 0."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_question_is_refused(case):
+    """The whole message: what was given and what is valid."""
+    arguments, text = WRONG[case]
+    with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
+        pytest_sglhw.probe_environment(**arguments)
+
+
+def test_an_unknown_capability_is_refused_with_the_valid_ones():
+    """Before anything is probed."""
+    with pytest.raises(ValueError, match=r"^no capability 'nope'\. Valid: .*kvcacheio.*\.$"):
+        pytest_sglhw.probe_environment(["nope"])
+
+
+#: What a project's own check does -> the state, and words of the reason.
+CHECKS = {
+    "passes": ("return 'fine'", "available", ""),
+    "returns nothing": ("pass", "available", ""),
+    "says no": ("return False", "unavailable", "says that it is not there"),
+    "raises": ("raise RuntimeError('first line\\nlast line')", "broken", "RuntimeError: first line last line"),
+    "asserts": ("assert 1 == 2", "broken", "AssertionError"),
+    "exits": ("raise SystemExit(3)", "broken", "SystemExit: 3"),
+    "skips": ("import unittest; raise unittest.SkipTest('no card')", "broken", "SkipTest: no card"),
+    "dies": ("import os; os._exit(3)", "unknown", "exited with status 3"),
+    "hangs": ("import time; time.sleep(600)", "unknown", "did not end within"),
+}
+
+
+def own(check):
+    """The files of an installed package that brings a capability whose check is ``own_check:{check}``."""
+    row = {"name": "own", "summary": "s", "platforms": {"cuda": ""}, "probe": {"check": f"own_check:{check}"}}
+    points = "[sglhw]\nown = own_rows:register\n"
+    return distribution("own-rows", "1.0") | {
+        "own_rows.py": f"def register(registry): registry.add_capability({row!r})\n",
+        "own_rows-1.0.dist-info/entry_points.txt": points,
+    }
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_projects_own_check_has_a_state_whatever_it_does(tmp_path, check):
+    """And the capabilities of others are as they were."""
+    code, state, words = CHECKS[check]
+    seen = doctor(tmp_path, h100() | KERNELS | own("works") | {"own_check.py": f"def works():\n    {code}\n"})
+
+    assert (seen.state("own"), words in seen.reason("own")) == (state, True), seen.reason("own")
+    assert seen.state("kvcacheio") == "available"
+    assert seen.left == []
+
+
+def test_a_check_that_is_not_there_is_named(tmp_path):
+    """A slip in a row is no riddle."""
+    seen = doctor(tmp_path, h100() | own("wroks") | {"own_check.py": "def works(): pass\n"})
+
+    assert seen.reason("own") == "the check own_check:wroks raised AttributeError: own_check has no function 'wroks'"
