@@ -195,7 +195,6 @@ def bulk_case(facts: TransferFacts, cell: Cell, direction: str, quota: int, nbyt
         pattern="pages",
         source_indices=tuple(reads),
         destination_indices=tuple(writes),
-        index_stride=1,
         seed=0,
     )
 
