@@ -14,6 +14,7 @@ PACKAGE = "pytest_sglhw"
 
 #: What somebody who packages this project for a distribution needs beside the package itself.
 IN_SDIST = (
+    ".ci/lane.py",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "LICENSE",
