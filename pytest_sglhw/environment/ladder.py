@@ -82,6 +82,8 @@ class Climber:
         installed = [f"{d} {self._packages[d]}" for d in map(normal_name, ladder.distributions) if d in self._packages]
         place = where_is(ladder.module) if ladder.module else None
         evidence = [f"{name} is installed" for name in installed]
+        if ladder.module and len(installed) > 1:
+            evidence.append(f"they bring the same module {ladder.module}: the one installed last overwrote the other")
         if ladder.module and place is None:
             return self._no_module(ladder.module, ladder, installed)
         if ladder.distributions and not installed:

@@ -196,6 +196,20 @@ def test_what_only_this_process_finds_is_not_installed(tmp_path):
     assert "no module sgl_kernel in a fresh process; this one finds it through __main__.Loader" in done.stdout
 
 
+def test_two_distributions_of_one_module_are_said(tmp_path):
+    """Files of both lie in one folder, and what fails may be the mixture."""
+    mixed = "raise ImportError('undefined symbol: _ZN3c10')"
+    seen = doctor(tmp_path, h100() | CUDA_12 | CUDA_13 | package(mixed))
+
+    found = seen.record["capabilities"]["kvcacheio"]
+    assert found["state"] == "broken"
+    assert found["evidence"][:3] == [
+        "sglang-kernel 0.4.10 is installed",
+        "sgl-kernel 0.3.21 is installed",
+        "they bring the same module sgl_kernel.kvcacheio: the one installed last overwrote the other",
+    ]
+
+
 def test_each_kernel_has_its_own_state(tmp_path):
     """An old release has some kernels and lacks others."""
     seen = doctor(tmp_path, h100(prefix="sgl_kernel::transfer_kv_per") | package())
