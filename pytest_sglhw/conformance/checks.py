@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_sglhw.conformance.failures import BrokenLawError, describe
 from pytest_sglhw.conformance.family import Law, Sequences
-from pytest_sglhw.conformance.pools import same_bytes
+from pytest_sglhw.conformance.tensors import same_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

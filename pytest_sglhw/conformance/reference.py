@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_sglhw.conformance.layouts import is_paged, strides
+from pytest_sglhw.conformance.tensors import long_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ class LogicalView:
         )
 
     def _index(self, layers: Sequence[int], tokens: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        ranks = torch.tensor([self._rank[layer] for layer in layers])[:, None]
+        ranks = long_tensor(self._rank[layer] for layer in layers)[:, None]
         if self._slots == 1:
             return ranks, tokens, torch.zeros_like(tokens)
         pages = torch.div(tokens, self._slots, rounding_mode="floor")

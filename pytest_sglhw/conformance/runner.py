@@ -43,7 +43,10 @@ class Effort(NamedTuple):
     """Steps of a sequence."""
 
 
-PROFILES = {"quick": Effort(2, 3, steps=10), "ci": Effort(8, 20), "deep": Effort(8, 1000, steps=50)}
+PROFILES = {"quick": Effort(2, 3, steps=10), "ci": Effort(8, 20), "deep": Effort(8, 1100, steps=50)}
+
+#: A sequence costs as much as some 30 examples.
+_MOST_SEQUENCES = 100
 
 #: Examples that one draw of Hypothesis stands for.
 _BLOCK = 10
@@ -102,11 +105,18 @@ class CellRun:
         return "\n  ".join(("every example was rejected:", *reasons))
 
     def _run_rows(self) -> None:
-        kernel, cell, laws = self.bench.kernel, self.bench.cell, self.bench.kernel.laws
-        for number, row in enumerate(covering.rows(kernel, self.effort.rows)[cell]):
-            source = PinnedDraw(self._seed + number, row)
-            law = laws[(self._seed + number) % len(laws)] if laws else None
-            self._example(Example(law, kernel.workload.draw(cell, source), source.chosen))
+        kernel, cell = self.bench.kernel, self.bench.cell
+        for number, row in enumerate(covering.rows(kernel, self.effort.rows)[cell], self._seed):
+            source = PinnedDraw(number, row)
+            self._run_row(number, kernel.workload.draw(cell, source), source.chosen)
+
+    def _run_row(self, number: int, case: Any, chosen: dict[str, Any]) -> None:
+        """Hold one row to one law, the first in its turn that has something to say of it."""
+        laws = self.bench.kernel.laws
+        for turn in range(len(laws) or 1):
+            law = laws[(number + turn) % len(laws)] if laws else None
+            if self._example(Example(law, case, chosen)) or self._is_known(case):
+                return
 
     def _run_draws(self) -> None:
         if isinstance(self.bench.kernel.workload, Sequences):
@@ -141,7 +151,7 @@ class CellRun:
         def machine() -> RuleBasedStateMachine:
             return workload.machine(self.bench, self._attempt, self._finished)
 
-        run_state_machine_as_test(machine, settings=self._settings(self.effort.draws))  # type: ignore[arg-type] # any factory will do
+        run_state_machine_as_test(machine, settings=self._settings(min(self.effort.draws, _MOST_SEQUENCES)))  # type: ignore[arg-type] # any factory will do
 
     def _attempt(self, case: Any, action: Callable[[], None]) -> None:
         """Run one step of a sequence, the last of ``case``.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pytest_sglhw.conformance.family import Trial
-from pytest_sglhw.conformance.layouts import Extents, is_paged, offset, position, shape
+from pytest_sglhw.conformance.layouts import Extents, is_paged, position, shape, strides
 from pytest_sglhw.conformance.pools import Buffer, Windows
 from pytest_sglhw.conformance.reference import LogicalView, transfer
+from pytest_sglhw.conformance.tensors import long_tensor, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,9 +62,8 @@ class Pool:
     def table(self) -> torch.Tensor:
         """The addresses of the layers of a layer-first pool, uint64."""
         base = self.buffer.address()
-        return torch.tensor(
-            [base + offset(self.layout, self.stored, rank, 0) for rank in self.rank], dtype=torch.uint64
-        )
+        step = strides(self.layout, self.stored)["layer"]
+        return table_of(base + step * rank for rank in self.rank)
 
     def view(self, image: torch.Tensor) -> LogicalView:
         """The logical view of an image of this pool's buffer."""
@@ -86,12 +85,6 @@ class Pool:
 
 def _rank(layers: int, rotation: int) -> tuple[int, ...]:
     return tuple((rotation - layer) % layers if rotation else layer for layer in range(layers))
-
-
-def long_tensor(values: Sequence[int]) -> torch.Tensor:
-    """An int64 tensor in memory of its own."""
-    # torch.tensor asks every element for its type
-    return torch.frombuffer(array("q", values), dtype=torch.int64) if values else torch.empty(0, dtype=torch.int64)
 
 
 class TransferTrial(Trial):

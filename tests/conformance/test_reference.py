@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pytest_sglhw.conformance.layouts import AXES, Extents, is_paged, offset  # noqa: E402
-from pytest_sglhw.conformance.pools import same_bytes  # noqa: E402
 from pytest_sglhw.conformance.reference import LogicalView, transfer  # noqa: E402
+from pytest_sglhw.conformance.tensors import same_bytes  # noqa: E402
 
 
 def _pool(layout, head_bytes, start, seed):

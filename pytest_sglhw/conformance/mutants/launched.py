@@ -322,8 +322,8 @@ MUTANTS = (
     Mutant(
         "one byte after the last row",
         LAYER + TABLES,
-        ("untouched",),
-        "writes behind the selection",
+        ("untouched", "reference"),
+        "writes behind the selection; behind the last row of a pool that may be the first of the next layer",
         after(faults.after_the_last),
     ),
     Mutant(

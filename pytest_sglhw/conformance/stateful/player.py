@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from pytest_sglhw.conformance.checks import SEQUENCE
 from pytest_sglhw.conformance.failures import BrokenLawError, describe
 from pytest_sglhw.conformance.layouts import Extents
-from pytest_sglhw.conformance.pools import Windows, same_bytes
+from pytest_sglhw.conformance.pools import Windows
 from pytest_sglhw.conformance.stateful.model import Model
 from pytest_sglhw.conformance.stateful.program import SIDES, Program, Step, ends
 from pytest_sglhw.conformance.stateful.routes import Call, Ends, Mover, Route, movers
+from pytest_sglhw.conformance.tensors import same_bytes
 from pytest_sglhw.conformance.transfer_trials import Pool
 
 if TYPE_CHECKING:
