@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sizes = ", ".join(map(str, PAGE_SIZES))
     add("--page-size", action="append", default=[], metavar="N", help=f"only this page size: {sizes}")
     add("--profile", default=None, metavar="P", help="effort: quick, ci (default) or deep")
+    add("--seed", type=int, default=None, metavar="N", help="draw other examples (default: those of every run)")
     add("--report", default=None, metavar="FILE", help="write a JSON Lines report")
     add("--self-test", action="store_true", help="plant faults in correct kernels and show which law kills each")
     add("--bandwidth", action="store_true", help="afterwards, show each kernel's GB/s beside those of a plain copy")
@@ -58,21 +59,23 @@ def pytest_arguments(args: argparse.Namespace) -> list[str]:
         result += [f"{option}={value}" for value in getattr(args, name)]
     result += [f"--sglhw-{name}={getattr(args, name)}" for name in ("profile", "report") if getattr(args, name)]
     result += [f"--sglhw-matrix-{name}" for name in ("isolate", "bandwidth") if getattr(args, name)]
+    result += [] if args.seed is None else [f"--hypothesis-seed={args.seed}"]
     return [*result, *args.rest]
 
 
 def _self_test(args: argparse.Namespace) -> int:
-    """Run the self-test. It takes the profile, kernels by name and Hypothesis' seed, and refuses all other options."""
+    """Run the self-test. It takes the profile, kernels by name and a seed, and refuses all other options."""
     from pytest_sglhw.conformance import self_test
     from pytest_sglhw.conformance.runner import PROFILES
 
     parser = argparse.ArgumentParser(prog="sglhw conformance --self-test", allow_abbrev=False)
     parser.add_argument("--profile", choices=tuple(PROFILES), default="ci")
     parser.add_argument("--kernel", choices=self_test.kernels_with_mutants(), action="append", default=[])
-    parser.add_argument("--hypothesis-seed", type=int, default=0, metavar="N")
+    parser.add_argument("--seed", "--hypothesis-seed", type=int, default=0, metavar="N")
     several = {name: getattr(args, name) for name in _OPTIONS} | {"profile": filter(None, [args.profile])}
+    several |= {"seed": [] if args.seed is None else [args.seed]}
     several |= {"report": filter(None, [args.report])}
     several |= {name: ["yes"] for name in ("isolate", "bandwidth") if getattr(args, name)}
     given = [f"--{name.replace('_', '-')}={value}" for name, values in several.items() for value in values]
     options = parser.parse_args([*given, *args.rest])
-    return self_test.run(options.profile, options.hypothesis_seed, options.kernel)
+    return self_test.run(options.profile, options.seed, options.kernel)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pytest_sglhw.conformance.family import Law
     from pytest_sglhw.conformance.runner import CellRun
 
-#: Seconds that one example (and the start of the child) may take.
-EXAMPLE_SECONDS = 120.0
+#: Seconds that the child may take to start, and each example after that.
+START_SECONDS = EXAMPLE_SECONDS = 120.0
 
 _PRELOAD = ["torch", "pytest_sglhw.conformance.isolation", "pytest_sglhw.conformance.runner"]
 
@@ -58,16 +58,17 @@ def run_in_child(run: CellRun, target: str) -> None:
 
 
 def _listen(run: CellRun, connection: Connection, process: BaseProcess) -> None:
-    law, case = None, None
+    law, case, seconds = None, None, START_SECONDS
     while True:
-        if not connection.poll(EXAMPLE_SECONDS):
-            crash = KernelCrashError(f"the kernel did not return within {EXAMPLE_SECONDS:g} s; its process was ended")
+        if not connection.poll(seconds):
+            crash = KernelCrashError(f"the kernel did not return within {seconds:g} s; its process was ended")
             raise CellError(run.bench, _law(run, law), case, crash, 0)
         try:
             word, *values = connection.recv()
         except EOFError:
             process.join()
             raise CellError(run.bench, _law(run, law), case, KernelCrashError(_death(process.exitcode)), 0) from None
+        seconds = EXAMPLE_SECONDS
         if word == "example":
             law, case = values
             run.tally.examples += 1

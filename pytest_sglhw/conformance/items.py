@@ -30,7 +30,7 @@ def run_item(matrix: Matrix, item: MatrixItem, node: pytest.Item) -> None:
     found, cell = item
     facts = node.stash[FACTS] = {
         "matrix": {"provider": found.name, **cell._asdict(), "examples": 0},
-        "details": {"rejected": 0, "levels": []},
+        "details": {"rejected": 0, "levels": [], "seed": matrix.seed},
     }
     if matrix.lost_by:
         facts["outcome"], facts["reason"] = "not_run", f"the device was lost in {matrix.lost_by}"
@@ -42,7 +42,8 @@ def run_item(matrix: Matrix, item: MatrixItem, node: pytest.Item) -> None:
             error = _outcome(run, found.target if matrix.isolate or _is_asked(found) else None)
     finally:
         facts["matrix"]["examples"] = run.tally.examples
-        facts["details"] = {"rejected": run.tally.rejected, "levels": [list(levels) for levels in run.tally.levels]}
+        levels = [list(levels) for levels in run.tally.levels]
+        facts["details"].update(rejected=run.tally.rejected, levels=levels)
     if error and is_sticky(error.error):
         matrix.lost_by = node.nodeid
     _conclude(known_gaps.find(found.name, cell, bench.place.device.type), error)

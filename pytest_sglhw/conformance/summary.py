@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ class Summary:
         self._kernels = kernels
         self._cells: dict[tuple[str, Cell], dict[str, Any]] = {}
         self._met: dict[str, set[covering.Pair]] = defaultdict(set)
+        self._seeds: set[int] = set()
 
     def add(self, report: pytest.TestReport) -> None:
         """Count the call of one item."""
@@ -40,6 +42,7 @@ class Summary:
             "seconds": report.duration,
             "rejected": details["rejected"],
         }
+        self._seeds.add(details["seed"])
         for values in details["levels"]:
             self._met[cell.kernel].update(covering.pairs_of(cell, dict(values)))
 
@@ -49,7 +52,8 @@ class Summary:
 
     def write(self, terminal: pytest.TerminalReporter, profile: str) -> None:
         """Print the table, what is missing, and the coverage that was reached."""
-        terminal.section(f"transfer matrix, profile {profile}")
+        seeds = f", seed {', '.join(map(str, sorted(self._seeds)))}" if self._seeds - {0} else ""
+        terminal.section(f"transfer matrix, profile {profile}{seeds}")
         for line in self.lines():
             terminal.write_line(line)
 
@@ -68,7 +72,9 @@ class Summary:
             for kernel, reason in found.missing(self._kernels).items():
                 by_reason[reason].append(kernel)
             for reason, kernels in by_reason.items():
-                yield f"missing from {found.name}: {', '.join(kernels)} ({reason})"
+                count = f"{len(kernels)} kernel{'s' * (len(kernels) > 1)}"
+                yield f"missing from {found.name}: {count} ({reason})"
+                yield from textwrap.wrap(", ".join(kernels), 110, initial_indent="    ", subsequent_indent="    ")
 
     def _total(self) -> Iterator[str]:
         rows = self._cells.values()
@@ -78,10 +84,27 @@ class Summary:
         words = ", ".join(f"{count} {word}" for word, count in counts.items()) or "nothing ran"
         examples, rejected = (sum(row[key] for row in rows) for key in ("examples", "rejected"))
         yield f"{len(rows)} cells ({words}), {examples} examples, {rejected} rejected"
-        wanted = {(name, pair) for name in self._met for pair in covering.wanted_pairs(all_kernels()[name])}
-        met = sum((name, pair) in wanted for name, pairs in self._met.items() for pair in pairs)
+        wanted = {name: covering.wanted_pairs(all_kernels()[name]) for name in self._met}
+        lacking = {name: len(pairs - self._met[name]) for name, pairs in wanted.items() if pairs - self._met[name]}
         if wanted:
-            yield f"pairs of factor values met: {met} of {len(wanted)} ({100 * met / len(wanted):.1f} %)"
+            every = sum(map(len, wanted.values()))
+            met = every - sum(lacking.values())
+            yield f"pairs of factor values met: {met} of {every} ({100 * met / every:.1f} %)"
+            yield from self._why(lacking)
+
+    def _why(self, lacking: dict[str, int]) -> Iterator[str]:
+        """Say why pairs were not met: cells that ended before their last example, or that this run leaves out."""
+        kernels: dict[str, list[str]] = defaultdict(list)
+        for name in lacking:
+            rows = [row for (_, cell), row in self._cells.items() if cell.kernel == name]
+            ended = {row["outcome"] for row in rows} - {"passed"}
+            short = (
+                "with cells that this run leaves out" if len(rows) < len(all_kernels()[name].cells()) else "by chance"
+            )
+            kernels[f"with cells that end as {' or '.join(sorted(ended))}" if ended else short].append(name)
+        for reason, names in kernels.items():
+            line = f"    {sum(lacking[name] for name in names)} not met in kernels {reason}: {', '.join(names)}"
+            yield from textwrap.wrap(line, 110, subsequent_indent="        ")
 
 
 def _table(provider: str, cells: dict[Cell, dict[str, Any]]) -> Iterator[str]:

@@ -31,11 +31,13 @@ def conformance(tmp_path, monkeypatch):
 
 def test_an_item_is_named_by_kernel_layout_dtype_and_page_size(conformance):
     """One cell by exact filters is one item with a readable id, and the table counts its examples."""
-    result = conformance("--kernels", "torch", "--kernel", "transfer_kv_all_layer_lf_pf", *SMALL, "-v")
+    options = ("--kernel", "transfer_kv_all_layer_lf_pf", *SMALL, "--seed", "7")
+    result = conformance("--kernels", "torch", *options, "-v")
 
     assert result.returncode == 0, result.stdout + result.stderr
     assert "test_transfer[transfer_kv_all_layer_lf_pf-page_first-bfloat16-p3] PASSED" in result.stdout
     assert "1 cells (1 passed), 5 examples" in result.stdout
+    assert "transfer matrix, profile quick, seed 7 =" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -83,6 +85,33 @@ def test_a_crash_is_one_failed_cell_with_its_signal_and_example(conformance):
     assert "test_transfer[transfer_kv_all_layer_mla-layer_first-bfloat16-p3] PASSED" in result.stdout
 
 
+LOSING = """
+from pytest_sglhw import kvcacheio
+sglhw_device = "cpu"
+transfer_kv_per_layer = kvcacheio.transfer_kv_per_layer
+calls = []
+def transfer_kv_all_layer(*arguments):
+    calls.append(arguments)
+    raise RuntimeError(f"CUDA error: an illegal memory access was encountered (call {len(calls)})")
+transfer_kv_per_layer_mla = kvcacheio.transfer_kv_per_layer_mla
+"""
+
+
+def test_nothing_runs_on_a_device_that_was_lost(conformance, tmp_path):
+    """The first example is kept as it was drawn; the cells after it are ``not_run``, with the test that lost it."""
+    result = conformance("--kernels", "losing", *SMALL, "--report", "lost.jsonl", "-rs", losing=LOSING)
+
+    records = [json.loads(line) for line in (tmp_path / "lost.jsonl").read_text().splitlines()]
+    tests = {record["kernel"]: record for record in records if record["kind"] == "test"}
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "an illegal memory access was encountered (call 1)" in result.stdout
+    assert "smallest example (found in 0 steps): TransferCase(" in result.stdout
+    assert [record["outcome"] for record in tests.values()] == ["passed", "failed", "not_run", "not_run"]
+    loser = tests["transfer_kv_all_layer"]["nodeid"]
+    assert tests["transfer_kv_per_layer_mla"]["reason"] == f"the device was lost in {loser}"
+    assert tests["transfer_kv_per_layer_mla"]["examples"] == 0
+
+
 PARTIAL = """
 from pytest_sglhw.kvcacheio import transfer_kv_direct
 sglhw_kernels = ("transfer_kv_direct", "transfer_kv_gone")
@@ -96,7 +125,11 @@ def test_missing_kernels_are_listed_and_declared_ones_fail(conformance):
     assert result.returncode == 1
     assert "test_provider[partial] FAILED" in result.stdout
     assert "provider 'partial' declares kernels that it does not have: transfer_kv_gone" in result.stdout
-    assert "missing from partial: transfer_kv_per_layer, " in result.stdout
+    lines = result.stdout.splitlines()
+    missing = next(at for at, line in enumerate(lines) if line.startswith("missing from partial: "))
+    assert lines[missing].endswith(" kernels (the provider has no attribute of this name)")
+    assert lines[missing + 1].startswith("    transfer_kv_per_layer, ")
+    assert max(map(len, lines[missing:])) <= 110
     assert "test_transfer[transfer_kv_direct-layer_first-bfloat16-p3] PASSED" in result.stdout
 
 
