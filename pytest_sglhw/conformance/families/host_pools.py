@@ -7,17 +7,15 @@ keeps between calls that it should not (a page that it thinks is still there) sh
 from __future__ import annotations
 
 from pytest_sglhw.conformance.family import Kernel
-from pytest_sglhw.conformance.stateful.routes import Hicache, Kvcacheio
+from pytest_sglhw.conformance.stateful.routes import Hicache, Kvcacheio, MovesOnly, Route
 from pytest_sglhw.conformance.stateful.workload import SequenceWorkload
 from pytest_sglhw.conformance.transfer_cases import PARTS
 
 _KV, _LATENT = PARTS
 _T = "transfer_kv"
 _H = "transfer_hicache"
-_DTYPES = ("bfloat16", "float8_e4m3fn")
-_PAGE_SIZES = (1, 3, 16)
 
-_ROUTES = {
+_ROUTES: dict[str, tuple[Route, ...]] = {
     "host_pool_mha_kernel": (
         Kvcacheio(f"{_T}_all_layer", f"{_T}_per_layer", "layer_first", _KV),
         Kvcacheio(f"{_T}_all_layer_lf_pf", f"{_T}_per_layer_pf_lf", "page_first", _KV),
@@ -43,15 +41,21 @@ _ROUTES = {
     },
 }
 
-KERNELS: tuple[Kernel, ...] = tuple(
-    Kernel(
-        name,
-        "host_pools",
-        tuple(route.host_layout for route in routes),
-        SequenceWorkload(routes),
-        (),
-        _DTYPES,
-        _PAGE_SIZES,
-    )
-    for name, routes in _ROUTES.items()
+#: Only moves are made by a kernel, so pages make no difference.
+_MOVES: dict[str, tuple[Route, ...]] = {
+    "device_pool_mha": (MovesOnly("move_kv_cache", "move_kv_cache", "layer_first", _KV),),
+    "device_pool_mla": (
+        MovesOnly("copy_all_layer_kv_cache_tiled", "copy_all_layer_kv_cache_tiled", "layer_first", _LATENT),
+    ),
+}
+
+
+def _row(name: str, routes: tuple[Route, ...], page_sizes: tuple[int, ...]) -> Kernel:
+    layouts = tuple(route.host_layout for route in routes)
+    return Kernel(name, "host_pools", layouts, SequenceWorkload(routes), (), ("bfloat16", "float8_e4m3fn"), page_sizes)
+
+
+KERNELS: tuple[Kernel, ...] = (
+    *(_row(name, routes, (1, 3, 16)) for name, routes in _ROUTES.items()),
+    *(_row(name, routes, (3,)) for name, routes in _MOVES.items()),
 )

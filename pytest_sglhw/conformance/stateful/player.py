@@ -53,11 +53,16 @@ class Player:
         for call in calls:
             self._call(step, call)
         self.model.do(self._done, step)
-        if step.verb in {"write", "evict"}:
-            for part, pool in self.pools[step.side].items():
-                pool.buffer.storage.copy_(self.model.images[step.side][part])
-        else:
+        if calls:
             self._compare(step, calls)
+        else:
+            self._write_images()
+
+    def _write_images(self) -> None:
+        """Do what no kernel did: bring the pools up to the model."""
+        for side in SIDES:
+            for part, pool in self.pools[side].items():
+                pool.buffer.storage.copy_(self.model.images[side][part])
 
     def _calls(self, step: Step) -> Iterator[Call]:
         if step.verb in {"write", "evict"}:

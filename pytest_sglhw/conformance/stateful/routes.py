@@ -144,6 +144,16 @@ class Hicache(Route):
         return row * program.layers if self.host_layout == "page_first" else row
 
 
+class MovesOnly(Route):
+    """Nothing but a kernel that moves slots (both ways are named by it): rows come and go by other means."""
+
+    row_bytes: ClassVar[Sequence[int]] = (16, 24, 136, 264)
+
+    def calls(self, cell: Cell, program: Program, place: Place, ends: Ends) -> Iterator[Call]:  # noqa: ARG002 - none
+        """See :class:`Route`: none."""
+        return iter(())
+
+
 def _layer(pool: Pool, number: int, dtype: torch.dtype) -> torch.Tensor:
     """The rows of one layer, ``[token, row]``; those of a page-first pool are strided."""
     if pool.layout == "layer_first":
