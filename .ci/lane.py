@@ -96,6 +96,8 @@ def install(lane: str) -> int:
     if "sglang_jit" in KERNELS[lane]:
         sglang, imports = sglang_requirements()
         needed += [imports, ["--no-deps", sglang]]
+        if importlib.util.find_spec("torchvision") is None:
+            needed += [["--no-deps", vision_requirement(version("torch"))]]
     if lane == "cuda" and importlib.util.find_spec("sgl_kernel") is None:
         kernel = kernel_requirement(version("torch"))
         if kernel is None:
@@ -119,6 +121,12 @@ def kernel_requirement(torch: str) -> str | None:
     """The requirement of the wheel of kernels compiled for a version of torch, if it is known."""
     release = KERNEL_OF_TORCH.get(".".join(torch.split(".")[:2]))
     return os.environ.get("SGLHW_SGL_KERNEL") or (f"sglang-kernel=={release}" if release else None)
+
+
+def vision_requirement(torch: str) -> str:
+    """The torchvision that was made for a version of torch; SGLang imports it. Their minor numbers go in step."""
+    minor = int(torch.split(".")[1])
+    return f"torchvision==0.{minor + 15}.*"
 
 
 def unknown_kernel(torch: str) -> str:

@@ -91,11 +91,12 @@ def collect(args: argparse.Namespace) -> int:
         download(args, [*stand_ins(there, Path(scratch)), *wanted])
         if sglang:
             add_slim(args, sglang, SERVING)
+            if "torchvision" not in there:
+                download(args, ["--no-deps", lane.vision_requirement(there["torch"])])
         if args.lane == "cuda" and "sglang-kernel" not in there:
             add_kernels(args, there["torch"])
-    for name, version in there.items():
-        for there_already in args.folder.glob(f"{wheel_name(name)}-{version}-*.whl"):
-            there_already.unlink()
+    for stand_in in args.folder.glob(f"*{_HERE}-py3-none-any.whl"):
+        stand_in.unlink()
     wheels = sorted(args.folder.glob("*.whl"))
     print(*(f"{wheel.stat().st_size / 1e6:8.1f} MB  {wheel.name}" for wheel in wheels), sep="\n")
     print(f"{sum(wheel.stat().st_size for wheel in wheels) / 1e6:8.1f} MB in {len(wheels)} wheels")
@@ -120,17 +121,24 @@ def wheel_name(name: str) -> str:
 
 
 def stand_ins(there: dict[str, str], folder: Path) -> list[str]:
-    """Make an empty wheel of everything that the machine has, and return options that make pip take those."""
-    for name, version in there.items():
-        stem = f"{wheel_name(name)}-{version}"
-        info = f"{stem}.dist-info"
-        with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
-            wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-            wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-            wheel.writestr(f"{info}/RECORD", f"{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+    """Make an empty wheel of everything that the machine has, and return options that make pip take those.
+
+    Their local version tells them from the real ones, which pip would otherwise prefer, with all that they depend on.
+    """
     constraints = folder / "constraints.txt"
-    constraints.write_text("".join(f"{name}==={version}\n" for name, version in there.items()), encoding="utf-8")
+    with constraints.open("w", encoding="utf-8") as lines:
+        for name, version in there.items():
+            marked = f"{version}{'.' if '+' in version else '+'}{_HERE}"
+            lines.write(f"{name}==={marked}\n")
+            info = f"{wheel_name(name)}-{marked}.dist-info"
+            with zipfile.ZipFile(folder / f"{wheel_name(name)}-{marked}-py3-none-any.whl", "w") as wheel:
+                wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {marked}\n")
+                wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+                wheel.writestr(f"{info}/RECORD", f"{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
     return ["--find-links", str(folder), "--constraint", str(constraints)]
+
+
+_HERE = "machine"
 
 
 def test_requirements() -> list[str]:

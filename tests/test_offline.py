@@ -112,7 +112,7 @@ def test_pip_takes_a_stand_in_for_what_the_machine_has(tmp_path):
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-index", "-d", str(tmp_path / "out")]
     subprocess.run([*command, *options, "torch>=2.6"], check=True, timeout=60)
 
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["torch-2.11.0+cu130-py3-none-any.whl"]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["torch-2.11.0+cu130.machine-py3-none-any.whl"]
 
 
 def test_a_machine_without_torch_is_refused(tmp_path, capsys):
@@ -135,6 +135,12 @@ def test_the_kernels_that_belong_to_a_torch(monkeypatch, torch, wanted):
 
     monkeypatch.setenv("SGLHW_SGL_KERNEL", "sglang-kernel==9")
     assert lane.kernel_requirement(torch) == "sglang-kernel==9"
+
+
+@pytest.mark.parametrize(("torch", "vision"), [("2.11.0+cu130", "0.26"), ("2.13.0", "0.28"), ("2.14.1", "0.29")])
+def test_the_torchvision_that_belongs_to_a_torch(torch, vision):
+    """SGLang imports one, and it has to be the one of this torch."""
+    assert lane.vision_requirement(torch) == f"torchvision=={vision}.*"
 
 
 def test_requirements_are_those_of_the_project(monkeypatch):
