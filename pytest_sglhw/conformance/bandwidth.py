@@ -69,7 +69,7 @@ def measure(found: FoundProvider, kernel: Kernel, cell: Cell) -> Iterator[Bandwi
     for bulk in kernel.workload.bulk(cell, CPU_BYTES if place.is_cpu else DEVICE_BYTES):
         try:
             yield _measured(found, kernel, cell, bulk, place)
-        except Exception as error:  # noqa: BLE001 - whatever a kernel raises; the tests say what it is
+        except Exception as error:  # noqa: BLE001 - whatever a kernel raises is its line of the table
             yield Bandwidth(cell, bulk.way, problem=f"{type(error).__name__}: {error}".splitlines()[0])
 
 
