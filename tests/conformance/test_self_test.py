@@ -118,7 +118,7 @@ def test_the_command_runs_it_with_profile_kernel_and_seed(capsys):
     assert main(["conformance", "--self-test", *options]) == 0
 
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("4 mutants in 4 places, 4 killed as they must be. ")
+    assert last.startswith("5 mutants in 5 places, 5 killed as they must be. ")
     assert last.endswith("Profile quick, seed 7.")
 
 

@@ -6,19 +6,21 @@ copy"), and the CPU operator ``copy_all_layer_kv_cache_cpu``, which gathers ever
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pytest_sglhw.conformance.checks import LAWS
 from pytest_sglhw.conformance.families.runs import Area, Rows, RowsWorkload, Run, RunTrial, moves
-from pytest_sglhw.conformance.family import Kernel
+from pytest_sglhw.conformance.family import ErrorInput, Kernel
 
 if TYPE_CHECKING:
     import random
 
     from pytest_sglhw.conformance.cells import Cell
+    from pytest_sglhw.conformance.family import Trial
 
 #: SGLang's pool moves this many slots in one launch (128 for rows of 8 KiB and more).
 CHUNK = 256
@@ -69,6 +71,39 @@ class Tables(SlotMove):
         return [trial.table(names), trial.index(widths), *self.locations(trial, case)]
 
 
+class CheckedTables(Tables):
+    """The operator for CPUs, which compares everything that it is given before it moves a byte."""
+
+    def errors(self, trial: Trial) -> Iterator[ErrorInput]:
+        """See :class:`Workload`: each names the comparison that failed."""
+        for words, position, change, comparison in (
+            ("a pointer table of type int64", 0, torch.Tensor.long, "data_ptrs.scalar_type(), at::kUInt64"),
+            ("row sizes of type int32", 1, torch.Tensor.int, "strides.scalar_type(), at::kLong"),
+            ("source slots of another type", 3, _other_type, "tgt_loc.scalar_type(), src_loc.scalar_type()"),
+            ("one row size too few", 1, lambda sizes: sizes[:-1], "strides.numel(), num_bufs"),
+            (
+                "one source slot too many",
+                3,
+                lambda slots: torch.cat([slots, slots.new_zeros(1)]),
+                "src_loc.numel(), num_locs",
+            ),
+        ):
+            spoil = partial(_spoil, position, change)
+            yield ErrorInput(words, spoil, RuntimeError, f"CHECK_EQ({comparison}) failed")
+
+
+def _spoil(position: int, change: Callable[[torch.Tensor], torch.Tensor], arguments: list[Any]) -> None:
+    arguments[position] = change(arguments[position])
+
+
+def _one_more(slots: torch.Tensor) -> torch.Tensor:
+    return torch.cat([slots, slots.new_zeros(1)])
+
+
+def _other_type(slots: torch.Tensor) -> torch.Tensor:
+    return slots.int() if slots.dtype == torch.int64 else slots.long()
+
+
 class Pools(SlotMove):
     """``move_kv_cache(k_buffers, v_buffers, tgt_loc, src_loc, k_scales, v_scales)``; scales are those of a KV4 pool.
 
@@ -110,7 +145,15 @@ class Pools(SlotMove):
 
 KERNELS: tuple[Kernel, ...] = (
     Kernel("copy_all_layer_kv_cache_tiled", "slot_moves", ("slots",), Tables(), (LAWS["repeat"],), ("uint8",), (1,)),
-    Kernel("copy_all_layer_kv_cache_cpu", "slot_moves", ("slots",), Tables(), (LAWS["repeat"],), ("uint8",), (1,)),
+    Kernel(
+        "copy_all_layer_kv_cache_cpu",
+        "slot_moves",
+        ("slots",),
+        CheckedTables(),
+        (LAWS["repeat"], LAWS["errors"]),
+        ("uint8",),
+        (1,),
+    ),
     Kernel(
         "move_kv_cache",
         "slot_moves",

@@ -64,6 +64,8 @@ def plant(mutant: Mutant, kernel: KernelFunction, fault: Fault) -> KernelFunctio
 
 def is_regular(given: Given) -> bool:
     """Whether a call is one that the kernels of ``kvcacheio`` accept (others are always regular)."""
+    if "data_ptrs" in given:
+        return _is_regular_move(**given)
     if "src_indices" not in given:
         return True
     reads, writes = given["src_indices"], given["dst_indices"]
@@ -75,6 +77,13 @@ def is_regular(given: Given) -> bool:
         return bool(given["item_size"] % 8 == 0 and fitting)
     size = given["page_size"]
     return size > 0 and len(reads) % size == 0 and len(given.get("src_layers", ())) == len(given.get("dst_layers", ()))
+
+
+def _is_regular_move(
+    data_ptrs: torch.Tensor, strides: torch.Tensor, tgt_loc: torch.Tensor, src_loc: torch.Tensor
+) -> bool:
+    tables = (data_ptrs.dtype, strides.dtype) == (torch.uint64, torch.int64) and len(data_ptrs) == len(strides)
+    return tables and (tgt_loc.dtype, len(tgt_loc)) == (src_loc.dtype, len(src_loc))
 
 
 def changing(**changes: Callable[[Given], Any]) -> Callable[[], Fault]:

@@ -128,6 +128,13 @@ _SLOTS = (
         changing(data_ptrs=lambda given: given["data_ptrs"][:-1], strides=lambda given: given["strides"][:-1]),
     ),
     Mutant(
+        "slots of two types taken",
+        ("copy_all_layer_kv_cache_cpu",),
+        ("errors",),
+        "slots of 4 bytes are read as 8",
+        changing(src_loc=lambda given: given["src_loc"].to(given["tgt_loc"].dtype)),
+    ),
+    Mutant(
         "scales stay behind",
         ("move_kv_cache",),
         ("reference",),

@@ -31,7 +31,17 @@ def copy_all_layer_kv_cache_tiled(data_ptrs, strides, tgt_loc, src_loc):
             ctypes.memmove(address + slot * size, row, size)
 
 
-copy_all_layer_kv_cache_cpu = copy_all_layer_kv_cache_tiled
+def copy_all_layer_kv_cache_cpu(data_ptrs, strides, tgt_loc, src_loc):
+    for comparison, holds in (
+        ("data_ptrs.scalar_type(), at::kUInt64", data_ptrs.dtype == torch.uint64),
+        ("strides.scalar_type(), at::kLong", strides.dtype == torch.int64),
+        ("tgt_loc.scalar_type(), src_loc.scalar_type()", tgt_loc.dtype == src_loc.dtype),
+        ("strides.numel(), num_bufs", len(strides) == len(data_ptrs)),
+        ("src_loc.numel(), num_locs", len(src_loc) == len(tgt_loc)),
+    ):
+        if not holds:
+            raise RuntimeError(f"CHECK_EQ({comparison}) failed.")
+    copy_all_layer_kv_cache_tiled(data_ptrs, strides, tgt_loc, src_loc)
 
 
 def move_kv_cache(k_buffers, v_buffers, tgt_loc, src_loc, k_scales=(), v_scales=()):
