@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 #: Key in ``workerinput`` of the folder that workers on the controller's machine share.
 HANDED_OVER = "sglhw_shared"
 
+#: The same for the child process of one test, as an attribute of ``config.option``.
+SHARED = "sglhw_shared"
+
 
 class Detection:
     """Facts about the machine of this run, asked for at most once."""
@@ -130,7 +133,8 @@ class Detection:
 
     @property
     def _pinned(self) -> bool:
-        return PINNED in os.environ and hasattr(self._config, "workerinput")
+        ours = hasattr(self._config, "workerinput") or hasattr(self._config.option, SHARED)
+        return ours and PINNED in os.environ
 
     def _covers(self, known: Environment, capabilities: Iterable[str] | None) -> bool:
         wanted = self.registry.capabilities if capabilities is None else capabilities
@@ -146,8 +150,8 @@ class Detection:
 
 
 def _shared_with(config: pytest.Config) -> SharedRecord | None:
-    """The record that the controller told this worker to share."""
-    folder = getattr(config, "workerinput", {}).get(HANDED_OVER)
+    """The record that the controller told this worker, or a worker its child, to share."""
+    folder = getattr(config, "workerinput", {}).get(HANDED_OVER) or getattr(config.option, SHARED, None)
     if folder is None:
         return None
     from pytest_sglhw.environment.sharing import SharedRecord

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
 from dataclasses import dataclass
@@ -33,8 +34,9 @@ class IsolatedRun:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_load_initial_conftests(self, early_config: pytest.Config) -> None:
-        """Take over the options of the parent, as xdist's workers do."""
+        """Take over the options of the parent, as xdist's workers do; how conftests are loaded is among them."""
         vars(early_config.option).update(self._job.options)
+        vars(early_config.known_args_namespace).update(self._job.options)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -57,6 +59,8 @@ class IsolatedRun:
 
 def main() -> int:
     """Run the job whose file is the only argument."""
+    # They are in the options already, and would ask for workers again.
+    os.environ.pop("PYTEST_ADDOPTS", None)
     job: Job = pickle.loads(Path(sys.argv[1]).read_bytes())
     sys.path[:] = job.sys_path
     return int(pytest.main(job.args, plugins=[IsolatedRun(job)]))

@@ -1,7 +1,7 @@
 """``isolated_device``: run one test in a spawned child process and take its true report back.
 
-The item goes through pytest's own protocol here too, with its ``setup`` and ``runtest`` replaced, so that collectors
-are set up and torn down as for any other test. What the phases report is replaced by what the child reported.
+The item goes through pytest's own protocol here too, with its ``setup``, ``runtest`` and ``teardown`` replaced, so that
+collectors are set up and torn down as for any other test. What the phases report is replaced by what the child reported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from pytest_sglhw.environment.detection import DETECTION, SHARED
+from pytest_sglhw.environment.pinned import PINNED
+from pytest_sglhw.errors import PytestSglhwWarning
 from pytest_sglhw.gates.names import ISOLATED
+from pytest_sglhw.gates.reports import add_hint, fail
 from pytest_sglhw.workers.isolated_child import IN_CHILD, Job
 
 #: Options of the parent that must not reach the child: it runs one test and writes none of its files.
@@ -27,6 +31,7 @@ _OWN: dict[str, Any] = {
     "sglhw_report": None, "sglhw_plan": None, "sglhw_devices": None, "sglhw_lane": None, "xmlpath": None, "lf": False,
     "failedfirst": False, "newfirst": False, "stepwise": False, "keyword": "", "markexpr": "", "maxfail": 0,
     "basetemp": None, "usepdb": False, "collectonly": False, "deselect": None, "ignore": None, "ignore_glob": None,
+    "no_header": True, "no_summary": True,
 }  # fmt: skip
 
 
@@ -35,11 +40,18 @@ _BOOTSTRAP = "from pytest_sglhw.workers.isolated_child import main; raise System
 
 
 class ChildRun(NamedTuple):
-    """What came back from the child: its report of each phase, how it ended, and what it printed."""
+    """What came back from the child: its report of each phase, how it ended, and what it printed (``None``: to us)."""
 
     reports: dict[str, pytest.TestReport]
     returncode: int
-    output: str
+    output: str | None
+
+    @property
+    def end(self) -> str:
+        """How the process ended."""
+        if self.returncode < 0:
+            return f"signal {signal.Signals(-self.returncode).name}"
+        return f"exit status {self.returncode}"
 
 
 _RUN = pytest.StashKey[ChildRun]()
@@ -54,6 +66,7 @@ class Isolation:
         if item.get_closest_marker(ISOLATED) is not None and not item.config.stash.get(IN_CHILD, False):
             item.setup = lambda: _setup(item)  # type: ignore[method-assign]
             item.runtest = lambda: _end_phase(item, "call")  # type: ignore[method-assign]
+            item.teardown = lambda: None  # type: ignore[method-assign]  # there is nothing of its own here
         return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -61,8 +74,23 @@ class Isolation:
         """Replace the report of a phase by the child's."""
         report = yield
         run = item.stash.get(_RUN, None)
-        theirs = run.reports.pop(call.when, None) if run else None
-        return theirs or report
+        if run is None:
+            return report
+        return _end_of(item, run, report) if call.when == "teardown" else run.reports.get(call.when, report)
+
+
+def _end_of(item: pytest.Item, run: ChildRun, ours: pytest.TestReport) -> pytest.TestReport:
+    """The report of the last phase: the child's, unless it has none or what is torn down here fails."""
+    theirs = run.reports.get("teardown")
+    if theirs is None:
+        fail(ours, _no_report(item, "teardown", run))
+        return ours
+    if run.returncode < 0:
+        text = f"the child process of {item.nodeid} ended with {run.end} after the test had ended."
+        item.warn(PytestSglhwWarning(text))
+    if ours.failed and theirs.failed:
+        add_hint(theirs, "teardown in the process that started the child", str(ours.longrepr))
+    return ours if ours.failed and not theirs.failed else theirs
 
 
 def _setup(item: pytest.Item) -> None:
@@ -70,7 +98,7 @@ def _setup(item: pytest.Item) -> None:
     missing = "setup" if "setup" not in run.reports else "call"
     if missing == "setup" or (run.reports["setup"].passed and "call" not in run.reports):
         # Said here and now, so that it is an error of the test and no failure of its code.
-        run.reports.clear()
+        del item.stash[_RUN]
         pytest.fail(_no_report(item, missing, run), pytrace=False)
     _end_phase(item, "setup")
 
@@ -83,9 +111,10 @@ def _end_phase(item: pytest.Item, phase: str) -> None:
 
 
 def _no_report(item: pytest.Item, phase: str, run: ChildRun) -> str:
-    how = f"signal {signal.Signals(-run.returncode).name}" if run.returncode < 0 else f"exit status {run.returncode}"
     printed = f"It printed:\n{run.output}" if run.output else "It printed nothing."
-    return f"the child process of {item.nodeid} ended with {how} and no report of the {phase} phase. {printed}"
+    if run.output is None:
+        printed = "What it printed was not captured."
+    return f"the child process of {item.nodeid} ended with {run.end} and no report of the {phase} phase. {printed}"
 
 
 def _run_child(item: pytest.Item) -> ChildRun:
@@ -94,20 +123,27 @@ def _run_child(item: pytest.Item) -> ChildRun:
         Path(job.reports).touch()
         file = Path(folder, "job.pickle")
         file.write_bytes(pickle.dumps(job))
-        output = Path(folder, "output")
-        returncode = _spawn([sys.executable, "-c", _BOOTSTRAP, str(file)], output)
-        return ChildRun(_reports(item.config, Path(job.reports)), returncode, _tail(output))
+        output = Path(folder, "output") if item.config.option.capture != "no" else None
+        returncode = _spawn([sys.executable, "-c", _BOOTSTRAP, str(file)], output, _environment(item.config))
+        return ChildRun(_reports(item.config, Path(job.reports)), returncode, _tail(output) if output else None)
 
 
-def _spawn(command: list[str], output: Path) -> int:
-    with output.open("wb") as sink:
+def _environment(config: pytest.Config) -> dict[str, str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    if not hasattr(config, "workerinput"):  # a pytest that runs in a test of a pinned worker is none itself
+        environment.pop(PINNED, None)
+    return environment
+
+
+def _spawn(command: list[str], output: Path | None, environment: dict[str, str]) -> int:
+    with output.open("wb") if output else contextlib.nullcontext() as sink:
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=sink,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.STDOUT if output else None,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env=environment,
         )
         try:
             return child.wait()
@@ -126,11 +162,15 @@ def _job(item: pytest.Item, reports: Path) -> Job:
     config = item.config
     test = "::".join([str(item.path), *item.nodeid.split("::")[1:]])
     args = [test, "--rootdir", str(config.rootpath), "-p", "no:cacheprovider"]
+    args += ["--capture", config.option.capture]  # begins before options can be taken over
     if config.inipath is not None:
         args += ["-c", str(config.inipath)]
     for plugin in getattr(config.option, "plugins", []):
         args += ["-p", plugin]
-    options = {**_picklable(vars(config.option)), **_OWN}
+    # What addopts asked for is in the options already: read again, it would start workers in the child.
+    for override in [*(config.option.override_ini or []), "addopts="]:
+        args += ["-o", override]
+    options = {**_picklable(vars(config.option)), **_OWN, SHARED: config.stash[DETECTION].hand_over()}
     del options["file_or_dir"]
     return Job(item.nodeid, args, options, list(sys.path), str(reports))
 

@@ -13,8 +13,10 @@ import pytest
 
 from pytest_sglhw.environment.loaded_torch import device_contexts
 from pytest_sglhw.environment.sticky import is_sticky
+from pytest_sglhw.gates.names import ISOLATED
 from pytest_sglhw.gates.reports import attach
 from pytest_sglhw.gates.runtime import VERDICT
+from pytest_sglhw.workers.isolated_child import IN_CHILD
 
 
 class PoisonedSkip(pytest.skip.Exception):  # type: ignore[name-defined,misc]
@@ -60,7 +62,9 @@ class Poison:
 
 
 def uses_device(item: pytest.Item) -> bool:
-    """Whether a mark of ours lets this test run on an accelerator here."""
+    """Whether a mark of ours lets this test run on an accelerator in this process."""
+    if item.get_closest_marker(ISOLATED) is not None and not item.config.stash.get(IN_CHILD, False):
+        return False
     verdict = item.stash.get(VERDICT, None)
     return verdict is not None and verdict.action == "run" and verdict.facts.get("platform") != "cpu"
 

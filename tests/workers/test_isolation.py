@@ -167,3 +167,156 @@ def test_an_argument_is_refused(run):
     assert result.ret == pytest.ExitCode.INTERRUPTED
     message = "isolated_device(timeout=3): isolated_device takes no arguments. Write: @isolated_device"
     result.stdout.fnmatch_lines([f"*{message}"])
+
+
+def test_an_end_in_teardown_is_an_error(run):
+    """A child that dies after its call did not pass; nor does a test whose wider fixtures fail to be torn down here."""
+    result = run(
+        """
+        import os, pytest
+        from pytest_sglhw import isolated_device
+
+        @pytest.fixture(scope="module")
+        def broken():
+            yield
+            raise KeyError("torn down here")
+
+        def test_here(broken):
+            pass
+
+        @isolated_device
+        def test_dies(request):
+            request.addfinalizer(lambda: os._exit(3))
+
+        @isolated_device
+        def test_last():
+            pass
+        """
+    )
+    result.assert_outcomes(passed=3, errors=2)
+    result.stdout.fnmatch_lines(
+        [
+            "the child process of *::test_dies ended with exit status 3 and no report of the teardown phase.*",
+            "E *KeyError: 'torn down here'",
+            "ERROR *::test_dies*",
+            "ERROR *::test_last*KeyError*",
+        ]
+    )
+
+
+def test_a_child_that_dies_after_its_test_is_told_of(run):
+    """The test passed, and its process was killed on the way out: a warning."""
+    result = run(
+        """
+        import atexit, os, signal
+        from pytest_sglhw import isolated_device
+
+        @isolated_device
+        def test_it():
+            atexit.register(os.kill, os.getpid(), signal.SIGSEGV)
+        """
+    )
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(
+        ["*the child process of *::test_it ended with signal SIGSEGV after the test had ended."]
+    )
+
+
+def test_the_child_has_the_options_of_the_run(run, pytester):
+    """Those of addopts without its workers, overridden ini values, and how modules are imported."""
+    pytester.makeini("[pytest]\naddopts = -n 1 --import-mode=importlib\nmarkers = one: first")
+    pytester.makeconftest("import pytest\n\n@pytest.fixture\ndef here(): return __name__")
+    result = run(
+        """
+        from pytest_sglhw import isolated_device
+
+        @isolated_device
+        def test_it(pytestconfig, here):
+            assert pytestconfig.getini("xfail_strict") is True
+            assert pytestconfig.option.importmode == "importlib"
+            assert not pytestconfig.option.numprocesses
+        """,
+        "-o",
+        "xfail_strict=true",
+        "--strict-markers",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_uncaptured_output_of_the_child_is_seen(run):
+    """With -s it goes where the output of any other test goes."""
+    result = run(
+        """
+        import os
+        from pytest_sglhw import isolated_device
+
+        @isolated_device
+        def test_passes():
+            print("seen at once")
+
+        @isolated_device
+        def test_dies():
+            os.abort()
+        """,
+        "-s",
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        ["*seen at once", "*signal SIGABRT and no report of the call phase. What it printed was not captured."]
+    )
+
+
+def test_a_lost_device_of_this_process_is_not_lost_in_a_child(run):
+    """The isolated test runs, and what it loses is lost in its child alone."""
+    result = run(
+        """
+        from pytest_sglhw import cuda_only, isolated_device
+        LOST = "CUDA error: an illegal memory access was encountered"
+
+        @cuda_only
+        @isolated_device
+        def test_isolated_bad():
+            raise RuntimeError(LOST)
+
+        @cuda_only
+        def test_bad():
+            raise RuntimeError(LOST)
+
+        @cuda_only
+        def test_after():
+            raise AssertionError("ran")
+
+        @cuda_only
+        @isolated_device
+        def test_isolated():
+            pass
+        """,
+        "--sglhw-fake",
+        "cuda",
+    )
+    result.stdout.fnmatch_lines(["*2 failed, 1 passed, 1 not run*"])
+
+
+def test_children_do_not_probe_again(pytester, monkeypatch):
+    """They read what the process that starts them knows."""
+    folder = pytester.mkdir("planted")
+    folder.joinpath("torch").mkdir()
+    folder.joinpath("torch/version.py").write_text("__version__ = '2.11.0'\ncuda = '13.0'\nhip = None\n")
+    folder.joinpath("torch/__init__.py").write_text(
+        "import os\nfrom . import version\n__version__ = '2.11.0'\nopen(os.environ['PROBES'], 'a').write('probe ')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=":")
+    monkeypatch.setenv("PROBES", str(pytester.path / "probes"))
+    pytester.makepyfile(
+        """
+        import pytest
+        from pytest_sglhw import cpu_only, isolated_device
+
+        @isolated_device
+        @cpu_only
+        @pytest.mark.parametrize("n", range(3))
+        def test_n(n): pass
+        """
+    )
+    pytester.runpytest_subprocess("-p", "sglhw", "-p", "no:cacheprovider").assert_outcomes(passed=3)
+    assert pytester.path.joinpath("probes").read_text() == "probe "
