@@ -37,6 +37,8 @@ class Option(Record):
     ini: bool = True
     repeat: bool = False
     flag: bool = False
+    empty: str | None = None
+    """What an empty value is told; ``None``: it counts as not given."""
 
     @property
     def dest(self) -> str:
@@ -49,7 +51,8 @@ OPTIONS = (
     Option("lane", "check the run against the promise of lane NAME of the configuration", "NAME", env="SGLHW_LANE",
            ini=False),
     Option("fake", "pretend to be a machine: platform[:arch][*count][,+capability|-capability...] or a file that "
-           "'sglhw doctor --json' wrote", "SPEC|FILE", ini=False),
+           "'sglhw doctor --json' wrote", "SPEC|FILE", ini=False,
+           empty="names no machine. Valid: platform[:arch][*count][,+capability...] or a FILE."),
     Option("plan", "collect, run nothing, and show what each test would do in each lane", ini=False, flag=True),
     Option("plan-for", "plan for this lane or fake only (implies the plan)", "LANE|SPEC", repeat=True, ini=False),
     Option("plan-format", "how to write the plan", choices=("table", "markdown", "json"), default="table", ini=False),
@@ -168,10 +171,8 @@ def _variables(config: pytest.Config) -> dict[str, str]:
 
 def _value(config: pytest.Config, option: Option, variables: Mapping[str, str]) -> Any:
     value = getattr(config.option, option.dest, None)
-    if value == "" and option.stem == "fake":
-        raise pytest.UsageError(
-            "--sglhw-fake: '' names no machine. Valid: platform[:arch][*count][,+capability...] or a FILE."
-        )
+    if value == "" and option.empty:
+        raise pytest.UsageError(f"--sglhw-{option.stem}: '' {option.empty}")
     if value is not None and value is not False:
         return value
     if option.env and option.env in variables:

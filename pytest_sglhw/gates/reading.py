@@ -68,9 +68,17 @@ class Reading:
         """Say what is wrong with a name that can only be meant as one of ours."""
         nearest = self._ownership.nearest(name)
         if nearest:
-            return f"{name} is not a mark of pytest-sglhw. Did you mean {nearest!r}? {_yours(name)}"
+            return f"{name} is not a mark of pytest-sglhw. Did you mean {nearest!r}? {self._yours(name)}"
         known = ", ".join(self.registry.capabilities)
-        return f"{name}: {name.removeprefix(REQUIRES)!r} is not a known capability. Valid: {known}. {_yours(name)}"
+        return f"{name}: {name.removeprefix(REQUIRES)!r} is not a known capability. Valid: {known}. {self._yours(name)}"
+
+    def _yours(self, name: str) -> str:
+        if self._ownership.is_contested(name):
+            return (
+                f"The project registers {name!r} in 'markers', but this run asks for our marks (by -p sglhw, a setting "
+                "or an import of pytest_sglhw): spell it as ours, or give a mark of your own another name."
+            )
+        return f"If {name!r} is a mark of your own, register it in the ini value 'markers'."
 
     def asked(self, item: pytest.Item) -> Asked | None:
         """Give what the marks of ``item`` ask together: the same object for the same marks, ``None`` without marks.
@@ -122,7 +130,3 @@ def read_isolated(mark: pytest.Mark) -> None:
     """
     if mark.args or mark.kwargs:
         raise MarkError(f"{spelled(mark)}: {ISOLATED} takes no arguments. Write: @{ISOLATED}")
-
-
-def _yours(name: str) -> str:
-    return f"If {name!r} is a mark of your own, register it in the ini value 'markers'."

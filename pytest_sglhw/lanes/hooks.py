@@ -74,7 +74,9 @@ class LaneContract:
         self._results.add_file(result)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail a run that broke the promise; one that is not green already keeps its own status."""
+        """Fail a run that broke the promise; one that is not green already, or that only collects, is not judged."""
+        if self._config.option.collectonly:
+            return
         from pytest_sglhw.report.recorder import BROKEN_PROMISES
 
         # The minima are not among them: the merge counts those itself, over all shards.
@@ -85,7 +87,7 @@ class LaneContract:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
         """Say whether the promise was kept, and what else a maintainer should see."""
-        if exitstatus == pytest.ExitCode.USAGE_ERROR:
+        if exitstatus == pytest.ExitCode.USAGE_ERROR or self._config.option.collectonly:
             return
         findings = self._results.findings()
         broken = any(finding.breach for finding in findings)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from pytest_sglhw.errors import RecordError
+from pytest_sglhw.gates.contradiction import contradiction
 from pytest_sglhw.gates.requirement import describe
 from pytest_sglhw.gates.verdict import decide
-from pytest_sglhw.lanes.promise import Word, contradiction, settle
+from pytest_sglhw.lanes.promise import Word, settle
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.records import Environment

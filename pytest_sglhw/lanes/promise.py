@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
+from pytest_sglhw.gates.contradiction import is_arch_of
 from pytest_sglhw.gates.values import arch, sm_number
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _devices(need: Need, lane: Lane, registry: Registry) -> Iterator[Answer]:
         return
     yield "met" if lane.min_devices >= (need.min_devices or 1) else "open"
     if need.archs:
-        wanted = [name for name in need.archs if _is_arch_of(lane.platform, name, registry)]
+        wanted = [name for name in need.archs if is_arch_of(lane.platform, name, registry)]
         yield _of_archs(lane, lambda name: name in wanted) if wanted else "unmet"
     if need.min_arch:
         least = sm_number(need.min_arch) or 0
@@ -84,32 +84,3 @@ def _capabilities(need: Need, lane: Lane, registry: Registry) -> Iterator[Answer
             yield "unmet"
         else:
             yield "open"
-
-
-def _is_arch_of(platform: str, name: str, registry: Registry) -> bool:
-    pattern = registry.platforms[platform].arch_pattern
-    return bool(pattern) and re.fullmatch(pattern, name) is not None
-
-
-def contradiction(requirement: Requirement, registry: Registry) -> str | None:
-    """Say why no machine at all can meet the needs that skip, or ``None`` where one could."""
-    needs = [need for need in requirement if need.otherwise == "skip"]
-    possible = [(need.text, _platforms(need, registry)) for need in needs]
-    if not possible or set.intersection(*(platforms for _, platforms in possible)):
-        return None
-    said = [f"{text} holds on {', '.join(sorted(platforms)) or 'no platform'}" for text, platforms in possible]
-    return " and ".join(said)
-
-
-def _platforms(need: Need, registry: Registry) -> set[str]:
-    """The platforms on which ``need`` can hold."""
-    found = set(registry.platforms if need.platforms in ((), None) else need.platforms or ())
-    if need.platforms is None or need.asks_devices:
-        found.discard("cpu")
-    if need.archs:
-        found = {name for name in found if any(_is_arch_of(name, text, registry) for text in need.archs)}
-    if need.min_arch:
-        found &= {"cuda"}
-    for name in need.capabilities:
-        found &= set(registry.capabilities[name].platforms)
-    return found

@@ -28,7 +28,24 @@ _ENVIRONMENT = "sglhw_environment"
 _EMPTY = "the file was collected and holds no test"
 
 
-class Courier:
+class _Collecting:
+    """Give each file that is collected here and holds no test to ``take``."""
+
+    def take(self, file: FileResult) -> None:
+        raise NotImplementedError
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Take a file without tests."""
+        report = yield
+        if isinstance(collector, pytest.Module) and report.passed and not report.result:
+            self.take(FileResult(report.nodeid, "empty", _EMPTY))
+        return report
+
+
+class Courier(_Collecting):
     """In a worker: gather what the controller is to know."""
 
     def __init__(self, config: pytest.Config) -> None:
@@ -36,20 +53,14 @@ class Courier:
         self._files: list[FileResult] = []
         self._output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_make_collect_report(
-        self, collector: pytest.Collector
-    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Note a file without tests."""
-        report = yield
-        if _is_empty(collector, report):
-            self._files.append(FileResult(report.nodeid, "empty", _EMPTY))
-        return report
+    def take(self, file: FileResult) -> None:
+        """Note a file."""
+        self._files.append(file)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note a file that failed or was skipped whole."""
         if not report.passed:
-            self._files.append(collect_result(report))
+            self.take(collect_result(report))
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Hand over what interrupts the run here."""
@@ -63,29 +74,23 @@ class Courier:
         self._output[_ENVIRONMENT] = None if known is None else known.to_json()
 
 
-class Receiver:
+class Receiver(_Collecting):
     """In the process that reports: take empty files that it collects itself, and what its workers hand over."""
 
     def __init__(self, config: pytest.Config, tracker: ResultTracker) -> None:
         self._config = config
         self._tracker = tracker
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_make_collect_report(
-        self, collector: pytest.Collector
-    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Take a file without tests."""
-        report = yield
-        if _is_empty(collector, report):
-            self._tracker.file_finished(FileResult(report.nodeid, "empty", _EMPTY))
-        return report
+    def take(self, file: FileResult) -> None:
+        """Pass a file on."""
+        self._tracker.file_finished(file)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Take what a worker hands over that ended; one that crashed has nothing to give."""
         output = getattr(node, "workeroutput", {})
         for file in output.get(_FILES, ()):
-            self._tracker.file_finished(FileResult(**file))
+            self.take(FileResult(**file))
         if environment := output.get(_ENVIRONMENT):
             self._add_environment(environment)
 
@@ -94,7 +99,3 @@ class Receiver:
         known = self._config.stash.get(WORKER_ENVIRONMENT, environment)
         capabilities = known["capabilities"] | environment["capabilities"]
         self._config.stash[WORKER_ENVIRONMENT] = known | {"capabilities": capabilities}
-
-
-def _is_empty(collector: pytest.Collector, report: pytest.CollectReport) -> bool:
-    return isinstance(collector, pytest.Module) and report.passed and not report.result

@@ -1,7 +1,7 @@
 """``isolated_device``: run one test in a spawned child process and take its true report back.
 
 The item goes through pytest's own protocol here too, with its ``setup``, ``runtest`` and ``teardown`` replaced, so that
-collectors are set up and torn down as for any other test. What the phases report is replaced by what the child reported.
+collectors are set up and torn down as for any other test. What the phases report is replaced by the child's reports.
 """
 
 from __future__ import annotations

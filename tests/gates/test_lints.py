@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_sglhw.gates.lints import contradiction
+from pytest_sglhw.gates.contradiction import contradiction
 from pytest_sglhw.gates.marks import MarkReader
 from pytest_sglhw.registry.loading import built_in
 
@@ -27,6 +27,8 @@ SOUND = [
     [mark.cpu_only, mark.cuda_only(otherwise="raise", raises=RuntimeError)],
     [mark.sglhw(platforms=("cuda", "rocm")), mark.rocm_only],
     [mark.sglhw(archs="bmg"), mark.xpu_only],
+    [mark.sglhw(archs=("sm90", "sm100")), mark.sglhw(archs="sm100", min_arch="sm90")],
+    [mark.sglhw(archs="sm90"), mark.sglhw(archs="sm100", otherwise="raise", raises=RuntimeError)],
 ]
 
 
@@ -55,7 +57,7 @@ def test_a_contradiction_says_which_marks(run):
         def test_b(): pass
     """
     result = run(source, fake="cpu")
-    text = "cuda_only, rocm_only contradict each other: rocm_only leaves no platform of cuda."
+    text = "no machine has all that cuda_only, rocm_only ask for: cuda_only holds on cuda and rocm_only holds on rocm."
     result.stdout.fnmatch_lines([f"*PytestSglhwWarning: {text}"])
     result.assert_outcomes(skipped=2, warnings=1)
 
@@ -64,7 +66,7 @@ def test_with_warnings_as_errors_a_contradiction_is_a_collection_error(run):
     """The file is named; nothing crashes."""
     source = "import pytest\n@pytest.mark.cuda_only\n@pytest.mark.rocm_only\ndef test_a(): pass"
     result = run(source, "-W", "error", fake="cpu")
-    text = "rocm_only, cuda_only contradict each other: cuda_only leaves no platform of rocm."
+    text = "no machine has all that rocm_only, cuda_only ask for: rocm_only holds on rocm and cuda_only holds on cuda."
     assert f"test_it.py::test_a: {text}" in result.outlines
     assert result.ret == pytest.ExitCode.INTERRUPTED
 

@@ -26,6 +26,19 @@ def test_a_registered_name_is_the_projects(run, pytester):
     run(PROJECT.format(extra="")).assert_outcomes(passed=2)
 
 
+def test_a_near_miss_that_the_project_registered_is_told_both_ways_out(run, pytester):
+    """Where the run asks for our marks as well, registering it once more is no advice."""
+    pytester.makeini(REGISTERED)
+    result = run("import pytest\n@pytest.mark.requires_kvcachio\ndef test_b(): pass", "--sglhw-vacuous", "off")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    text = (
+        "requires_kvcachio is not a mark of pytest-sglhw. Did you mean 'requires_kvcacheio'? The project registers "
+        "'requires_kvcachio' in 'markers', but this run asks for our marks (by -p sglhw, a setting or an import of "
+        "pytest_sglhw): spell it as ours, or give a mark of your own another name."
+    )
+    assert f"test_it.py::test_b: {text}" in result.outlines
+
+
 @pytest.mark.parametrize("where", ["command line", "addopts", "setting", "ini", "conftest", "module"])
 def test_the_project_can_opt_in(run, pytester, where):
     """``-p sglhw``, any setting of ours or an import of the package makes the names ours."""

@@ -62,6 +62,15 @@ def test_a_kept_promise_is_green(suite: pytest.Pytester, workers: tuple[str, ...
     result.stdout.no_fnmatch_line("*PROMISE BROKEN*")
 
 
+def test_a_run_that_only_collects_is_not_judged(suite: pytest.Pytester) -> None:
+    """The machine is still looked at, as for the run itself; nothing is said of tests that nobody ran."""
+    result = run(suite, "--sglhw-lane", "cpu", "--collect-only", "-q")
+
+    assert result.ret == 0
+    assert "PROMISE BROKEN" not in result.stdout.str()
+    assert "ran to a verdict" not in result.stdout.str()
+
+
 @WORKERS
 def test_a_contradicting_skip_fails_the_run(suite: pytest.Pytester, workers: tuple[str, ...]) -> None:
     """Four devices needed and none found: status 1, and the test, what it needs, what was found, the lane."""

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_sglhw.environment.fakes import fake_environment
+from pytest_sglhw.gates.contradiction import contradiction
 from pytest_sglhw.gates.marks import MarkReader
 from pytest_sglhw.gates.verdict import decide
 from pytest_sglhw.lanes.config import Lane
 from pytest_sglhw.lanes.plan import Columns, plan_columns
-from pytest_sglhw.lanes.promise import contradiction, settle
+from pytest_sglhw.lanes.promise import settle
 from pytest_sglhw.registry.loading import built_in
 
 if TYPE_CHECKING:
@@ -121,6 +122,25 @@ def test_a_settled_word_holds_on_every_machine_of_the_lane(name: str, lane: Lane
         (
             (mark("rocm_only"), mark("sglhw", min_arch="sm90")),
             "rocm_only holds on rocm and sglhw(min_arch='sm90') holds on cuda",
+        ),
+        (
+            (mark("sglhw", archs="sm90"), mark("sglhw", archs=("sm100", "gfx942"))),
+            (
+                "sglhw(archs='sm90') holds on cuda with sm90 and sglhw(archs=('sm100', 'gfx942')) holds on cuda, rocm "
+                "with sm100 or gfx942"
+            ),
+        ),
+        (
+            (mark("sglhw", archs="sm90"), mark("sglhw", min_arch="sm100")),
+            "sglhw(archs='sm90') holds on cuda with sm90 and sglhw(min_arch='sm100') holds on cuda with sm100 or above",
+        ),
+        (
+            (mark("sglhw", archs="sm90", min_arch="sm100"),),
+            "sglhw(archs='sm90', min_arch='sm100') holds on cuda with sm90 and sm100 or above",
+        ),
+        (
+            (mark("xpu_only"), mark("sglhw", archs="sm90")),
+            "xpu_only holds on xpu and sglhw(archs='sm90') holds on cuda",
         ),
         ((mark("cpu_only", reason="x"), mark("sglhw", platforms=("cpu",), min_devices=1)),
          "cpu_only(reason='x') holds on cpu and sglhw(platforms=('cpu',), min_devices=1) holds on no platform"),
