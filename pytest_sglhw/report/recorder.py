@@ -14,6 +14,7 @@ import pytest
 
 from pytest_sglhw.environment.detection import DETECTION
 from pytest_sglhw.report.courier import WORKER_ENVIRONMENT
+from pytest_sglhw.report.nodeids import Location, NodeIds
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -85,6 +86,7 @@ class Recorder:
         self._counts: Counter[str] = Counter()
         self._files: Counter[str] = Counter()
         self._reruns = 0
+        self._ids = NodeIds(config)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -108,9 +110,9 @@ class Recorder:
         self._write("collect", result.to_json())
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
+    def pytest_runtest_logstart(self, nodeid: str, location: Location) -> None:
         """Record that a test was started: without a ``test`` record after it, this is where the run was cut off."""
-        self._write("start", {"nodeid": nodeid, "time": round(time.time(), 3)})
+        self._write("start", {"nodeid": self._ids.started(nodeid, location), "time": round(time.time(), 3)})
 
     def pytest_sglhw_test_finished(self, result: TestResult) -> None:
         """Record the result of a test."""

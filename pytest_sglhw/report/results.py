@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_sglhw.report.nodeids import Location, NodeIds
 from pytest_sglhw.report.outcomes import EXECUTED
 
 if TYPE_CHECKING:
@@ -235,21 +236,21 @@ class ResultTracker:
         self._reruns: Counter[str] = Counter()
         self._files: set[str] = set()
         self._interrupted_by = ""
+        self._ids = NodeIds(config)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
+    def pytest_runtest_logstart(self, nodeid: str, location: Location) -> None:
         """Remember the start: without a result by the end, the test was cut off."""
-        self._started[nodeid] += 1
+        self._started[self._ids.started(nodeid, location)] += 1
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take a phase."""
-        worker = _worker(report)
-        key = report.nodeid, worker
+        key = nodeid, worker = self._ids.of(report.nodeid), _worker(report)
         log = self._open.get(key)
         if log is None:
-            attempt = getattr(report, "rerun", self._reruns[report.nodeid]) + 1
-            log = self._open[key] = PhaseLog(report.nodeid, worker, attempt)
+            attempt = getattr(report, "rerun", self._reruns[nodeid]) + 1
+            log = self._open[key] = PhaseLog(nodeid, worker, attempt)
         log.add(report)
         if report.when == "teardown" or str(report.when) == "???":
             result = self._close(key, log.finished())
@@ -260,7 +261,7 @@ class ResultTracker:
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Close an attempt whose teardown was not reported since the test is run again."""
         for key, log in list(self._open.items()):
-            if key[0] == nodeid and log.rerun:
+            if key[0] == self._ids.of(nodeid) and log.rerun:
                 self._close(key, log.finished())
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:

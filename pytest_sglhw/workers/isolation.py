@@ -23,6 +23,7 @@ from pytest_sglhw.environment.pinned import PINNED
 from pytest_sglhw.errors import PytestSglhwWarning
 from pytest_sglhw.gates.names import ISOLATED
 from pytest_sglhw.gates.reports import add_hint, fail
+from pytest_sglhw.report.nodeids import without_group
 from pytest_sglhw.workers.isolated_child import IN_CHILD, Job
 
 #: Options of the parent that must not reach the child: it runs one test and writes none of its files.
@@ -160,7 +161,8 @@ def _tail(output: Path, size: int = 4000) -> str:
 
 def _job(item: pytest.Item, reports: Path) -> Job:
     config = item.config
-    test = "::".join([str(item.path), *item.nodeid.split("::")[1:]])
+    nodeid = without_group(item.nodeid, item.location)
+    test = "::".join([str(item.path), *nodeid.split("::")[1:]])
     args = [test, "--rootdir", str(config.rootpath), "-p", "no:cacheprovider"]
     args += ["--capture", config.option.capture]  # begins before options can be taken over
     if config.inipath is not None:
@@ -172,7 +174,7 @@ def _job(item: pytest.Item, reports: Path) -> Job:
         args += ["-o", override]
     options = {**_picklable(vars(config.option)), **_OWN, SHARED: config.stash[DETECTION].hand_over()}
     del options["file_or_dir"]
-    return Job(item.nodeid, args, options, list(sys.path), str(reports))
+    return Job(nodeid, args, options, list(sys.path), str(reports))
 
 
 def _picklable(options: dict[str, Any]) -> dict[str, Any]:
