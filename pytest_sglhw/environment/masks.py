@@ -40,7 +40,7 @@ def read_masks(platforms: Iterable[Platform], environ: Mapping[str, str]) -> dic
 def masks_of(platform: Platform, environ: Mapping[str, str]) -> tuple[Mask, ...]:
     """Return the masks that count for ``platform``, outermost first: each renumbers the devices for the next."""
     layers = (next((n for n in layer if n in environ), None) for layer in platform.device_control_env_vars)
-    return tuple(Mask(name, environ[name], _tokens(name, environ[name])) for name in layers if name)
+    return tuple(Mask(name, environ[name], tokens_of(name, environ[name])) for name in layers if name)
 
 
 def hiding_mask(platform: Platform, environ: Mapping[str, str], nodes: Sequence[str] = ()) -> Mask | None:
@@ -62,7 +62,7 @@ _IDENTITY = re.compile(r"(GPU|MIG)-?[0-9a-z/._-]+", re.IGNORECASE)
 _NO_REPEATS = frozenset({"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"})
 
 
-def _tokens(variable: str, value: str) -> tuple[str, ...]:
+def tokens_of(variable: str, value: str) -> tuple[str, ...]:
     """Cut the value where the runtimes do: they stop at the first entry that is no device (``-1``, a word, nothing).
 
     The first entry says whether devices are named by number, UUID or MIG instance; one of another kind ends the list.

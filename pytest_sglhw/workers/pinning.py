@@ -14,8 +14,9 @@ only that one sees another device.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from typing import NamedTuple
+
+from pytest_sglhw.environment.masks import tokens_of
 
 Layers = Sequence[Sequence[str]]
 
@@ -51,19 +52,13 @@ def pool_of(layers: Layers, environ: Mapping[str, str], count: int) -> Pool:
     """
     innermost = layers[-1] if layers else ()
     mask = next((variable for variable in innermost if variable in environ), None)
-    names = _names(environ[mask]) if mask else _renumbered(layers[:-1], environ, count)
+    names = tokens_of(mask, environ[mask]) if mask else _renumbered(layers[:-1], environ, count)
     variables = [v for v in innermost if v == innermost[0] or v in environ]
     return Pool(tuple(names[:count]), tuple(variables), mask)
 
 
-def _names(value: str) -> list[str]:
-    # An empty mask shows nothing, and a negative number ends the list: what stands behind it is hidden (CUDA's rule).
-    names = (name.strip() for name in value.split(",") if name.strip())
-    return list(dict.fromkeys(takewhile(lambda name: not name.startswith("-"), names)))
-
-
 def _renumbered(outer: Layers, environ: Mapping[str, str], count: int) -> list[str]:
-    shown = [len(_names(environ[v])) for layer in outer for v in layer if v in environ]
+    shown = [len(tokens_of(v, environ[v])) for layer in outer for v in layer if v in environ]
     return [str(index) for index in range(min([count, *shown]))]
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_sglhw.registry.loading import built_in
+from pytest_sglhw.workers.hooks import Controller
 from pytest_sglhw.workers.pinning import DevicesError, chosen, environment_of, pool_of, shares
 
 CUDA = (("CUDA_VISIBLE_DEVICES",),)
 ROCM = (("ROCR_VISIBLE_DEVICES",), ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"))
+PLATFORMS = built_in().platforms
 UUIDS = [f"GPU-{letter * 8}-0000-1111-2222-333333333333" for letter in "abcdefgh"]
 
 
@@ -142,40 +146,72 @@ MASK_NAMES = st.one_of(
     st.lists(st.sampled_from(UUIDS), unique=True, min_size=1, max_size=8),
     st.lists(st.integers(0, 7).map("MIG-GPU-aaaa/{}/0".format), unique=True, min_size=1, max_size=8),
 )
+#: The rules of the runtimes, stated here in another way than in the product: which mask names a worker's devices, the
+#: first that is set, and which one renumbers them beforehand.
+NAMING = {
+    "cuda": ["CUDA_VISIBLE_DEVICES"],
+    "rocm": ["HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"],
+    "npu": ["ASCEND_RT_VISIBLE_DEVICES"],
+    "musa": ["MUSA_VISIBLE_DEVICES"],
+    "xpu": ["ZE_AFFINITY_MASK"],
+    "hpu": ["HABANA_VISIBLE_MODULES", "HABANA_VISIBLE_DEVICES"],
+}
+RENUMBERING = {"rocm": "ROCR_VISIBLE_DEVICES"}
 CALLER = st.dictionaries(
-    st.sampled_from(["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"]),
+    st.sampled_from(sorted({name for names in NAMING.values() for name in names} | set(RENUMBERING.values()))),
     MASK_NAMES.map(",".join),
-    max_size=3,
+    max_size=4,
 )
 
 
-def shown_by(layers, environ, count):
-    """What the caller may use, by the rules of the runtimes: stated here in another way than in the product."""
-    hip = layers is ROCM
-    if hip and "HIP_VISIBLE_DEVICES" in environ:
-        names = environ["HIP_VISIBLE_DEVICES"].split(",")
-    elif "CUDA_VISIBLE_DEVICES" in environ:
-        names = environ["CUDA_VISIBLE_DEVICES"].split(",")
-    elif hip and "ROCR_VISIBLE_DEVICES" in environ:
-        names = [str(i) for i in range(len(environ["ROCR_VISIBLE_DEVICES"].split(",")))]
-    else:
-        names = [str(i) for i in range(count)]
-    return names[:count]
+def shown_by(platform, environ, count):
+    """What the caller's masks leave of ``count`` devices that the runtime enumerates."""
+    for name in NAMING[platform]:
+        if name in environ:
+            return environ[name].split(",")[:count]
+    outer = environ.get(RENUMBERING.get(platform))
+    return [str(i) for i in range(len(outer.split(",")) if outer else count)][:count]
+
+
+def test_every_platform_with_a_mask_has_its_rules_here():
+    """A platform that gets a mask needs a rule for workers."""
+    assert {row.name for row in PLATFORMS.values() if row.device_control_env_vars} == NAMING.keys()
 
 
 @settings(max_examples=1000, deadline=None, derandomize=True, database=None)
-@given(st.sampled_from([CUDA, ROCM]), CALLER, st.integers(1, 8), st.integers(1, 24), st.integers(1, 8))
-def test_every_worker_has_devices_of_the_callers_mask_spread_evenly(layers, environ, count, workers, per_worker):
+@given(st.sampled_from(sorted(NAMING)), CALLER, st.integers(1, 8), st.integers(1, 24), st.integers(1, 8))
+def test_every_worker_has_devices_of_the_callers_mask_spread_evenly(platform, environ, count, workers, per_worker):
     """1,000 random masks, device and worker counts: never outside the mask, never two takers more than another."""
-    allowed = shown_by(layers, environ, count)
+    layers, allowed = PLATFORMS[platform].device_control_env_vars, shown_by(platform, environ, count)
     if per_worker > len(allowed):
         with pytest.raises(DevicesError):
             dealt(layers, environ, count, workers, per_worker)
         return
     environments = dealt(layers, environ, count, workers, per_worker)
-    hands = [set(next(iter(environment.values())).split(",")) for environment in environments]
-    assert len(environments) == workers
+    first, *others = NAMING[platform]
+    assert {frozenset(environment) for environment in environments} == {
+        frozenset([first, *(name for name in others if name in environ)])
+    }
     assert all(len(set(environment.values())) == 1 for environment in environments)
+    hands = [set(environment[first].split(",")) for environment in environments]
+    assert len(hands) == workers
     assert all(len(hand) == per_worker and hand <= set(allowed) for hand in hands)
     takers = Counter(name for hand in hands for name in hand)
     assert max(takers.values()) - min(takers.get(name, 0) for name in allowed) <= 1
+
+
+@pytest.mark.parametrize("devices", ["auto", "1,0"])
+def test_remote_workers_are_numbered_on_their_own_host(devices):
+    """A request for each, with its place among the workers of its host; local ones have none."""
+    specs = [
+        SimpleNamespace(popen=not host, ssh=host, vagrant_ssh=None, socket=None, via=None, env={"KEPT": "1"})
+        for host in ("a", "b", None, "a", "a", "b")
+    ]
+    wanted = SimpleNamespace(devices=devices, devices_per_worker=2)
+    controller = Controller(SimpleNamespace(), wanted)
+    controller._pin = lambda local: None
+    controller.pytest_xdist_setupnodes(specs)
+    assert [spec.env.get("SGLHW_PIN_SELF") for spec in specs] == [
+        f"{devices};2;0", f"{devices};2;0", None, f"{devices};2;1", f"{devices};2;2", f"{devices};2;1"
+    ]  # fmt: skip
+    assert all(spec.env["KEPT"] == "1" for spec in specs)
