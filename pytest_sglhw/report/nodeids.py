@@ -33,7 +33,7 @@ def without_group(nodeid: str, location: Location) -> str:
     'test_a.py::TestB::test_c[x@y]'
     """
     head = nodeid
-    while not head.replace("::", ".").endswith(location[2]):
+    while not head.replace("::", ".").endswith(location[2].replace("::", ".")):
         head, at, _ = head.rpartition("@")
         if not at:
             return nodeid
