@@ -21,8 +21,8 @@ class Mask(Record):
 
     @property
     def by_identity(self) -> bool:
-        """Whether devices are named by UUID or MIG instance instead of number."""
-        return bool(self.tokens) and not self.tokens[0][0].isdigit()
+        """Whether devices are named by what they are (UUID, MIG instance, module) and not by their place in a row."""
+        return bool(self.tokens) and (self.variable in _MODULES or not self.tokens[0][0].isdigit())
 
     def hides_all(self, count: int) -> bool:
         """Whether no device is left of ``count`` (0: nobody knows how many there are)."""
@@ -57,6 +57,9 @@ def hiding_mask(platform: Platform, environ: Mapping[str, str], nodes: Sequence[
 #: 0, and for Level Zero tiles 0.1. The runtimes read a number as far as it goes: 1st is 1.
 _NUMBER = re.compile(r"\+?(\d+(?:\.\d+)?)")
 _IDENTITY = re.compile(r"(GPU|MIG)-?[0-9a-z/._-]+", re.IGNORECASE)
+
+#: Gaudi's numbers are those of modules on the board: a container that has two of them may have 4 and 5.
+_MODULES = frozenset({"HABANA_VISIBLE_MODULES"})
 
 #: To CUDA and HIP a device that is named twice is an error in the list, and they show none at all.
 _NO_REPEATS = frozenset({"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"})

@@ -19,6 +19,10 @@ Action = Literal["run", "skip", "raise", "fail"]
 _WEIGHT: dict[State, int] = {"unavailable": 0, "broken": 1, "unknown": 2, "available": 3}
 
 
+#: The remedy where devices are there, as it seems, and do not answer.
+_ANSWERS = "a driver and devices that answer (sglhw doctor --full says what they did)"
+
+
 class Finding(Record):
     """Why one need does not hold here.
 
@@ -115,7 +119,7 @@ def _platform(need: Need, environment: Environment) -> Iterator[Finding]:
     because = f" ({environment.reason})" if environment.reason else ""
     if found == "unknown":
         reason = f"the platform of this machine is unknown{because}"
-        yield Finding(need, "unknown", "unknown:platform", reason, "see: sglhw doctor --full")
+        yield Finding(need, "unknown", "unknown:platform", reason, _ANSWERS)
     elif _has(accepted, found):
         if found != "cpu" and not environment.usable_devices:
             yield _no_usable_device(need, environment)
@@ -137,7 +141,7 @@ def _no_usable_device(need: Need, environment: Environment) -> Finding:
     first = environment.devices[0]
     count = len(environment.devices)
     reason = f"none of {_devices_text(count)} is usable: device {first.index} is {first.state}{_why(first.reason)}"
-    return Finding(need, "broken", "broken:devices", reason, "see: sglhw doctor --full")
+    return Finding(need, "broken", "broken:devices", reason, _ANSWERS)
 
 
 def _devices(need: Need, environment: Environment) -> Iterator[Finding]:
@@ -147,7 +151,7 @@ def _devices(need: Need, environment: Environment) -> Iterator[Finding]:
     usable = environment.usable_devices
     if environment.platform == "unknown":
         reason = f"the devices of this machine are unknown{_why(environment.reason)}"
-        yield Finding(need, "unknown", "unknown:platform", reason, "see: sglhw doctor --full")
+        yield Finding(need, "unknown", "unknown:platform", reason, _ANSWERS)
     elif len(usable) < count:
         yield _too_few(need, environment, count)
     else:
@@ -164,7 +168,7 @@ def _too_few(need: Need, environment: Environment, count: int) -> Finding:
     if found >= count:
         bad = next(device for device in environment.devices if device.state != "available")
         reason = f"{count} needed, {usable} of {found} usable: device {bad.index} is {bad.state}{_why(bad.reason)}"
-        return Finding(need, "broken", "broken:devices", reason, "see: sglhw doctor --full")
+        return Finding(need, "broken", "broken:devices", reason, _ANSWERS)
     if environment.withheld and found + environment.withheld >= count:
         reason = f"{_devices_text(count)} needed, this worker holds {found} of {found + environment.withheld}"
         return Finding(need, "unavailable", "devices_pinned", reason, f"--sglhw-devices-per-worker {count}")
@@ -200,7 +204,7 @@ def _free_memory(need: Need, device: Device, least: int, *, fake: bool) -> Itera
     remedy = f"a device with {wanted} free"
     if free is None and not fake:
         reason = f"{wanted} of free memory needed, what {at} has free is not known{_why(device.reason)}"
-        yield Finding(need, "unknown", "unknown:memory", reason, "see: sglhw doctor --full")
+        yield Finding(need, "unknown", "unknown:memory", reason, _ANSWERS)
     elif free is None:
         reason = f"{wanted} of free memory needed, {at} has an unknown amount free"
         yield Finding(need, "unavailable", "memory", reason, remedy, settled=False)

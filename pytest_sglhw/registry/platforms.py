@@ -177,7 +177,8 @@ BUILTIN_PLATFORMS: tuple[Mapping[str, Any], ...] = (
         "hints": ("/usr/lib/habanalabs",),
         "toolkits": ("hl-smi",),
         "drivers": (("/sys/module/habanalabs/version", r"(\S+)"),),
-        "device_control_env_vars": (("HABANA_VISIBLE_MODULES", "HABANA_VISIBLE_DEVICES"),),
+        # HABANA_VISIBLE_DEVICES is read by the container runtime: in a process it stands for what was mounted ("all").
+        "device_control_env_vars": (("HABANA_VISIBLE_MODULES",),),
         "archs": (ArchRule("name", r"(?i)gaudi(\d?)", r"gaudi\1"),),
         "arch_pattern": r"gaudi\d?",
         "arch_example": "gaudi2",

@@ -66,6 +66,15 @@ def test_a_number_beyond_the_nodes_names_no_device(value, nodes, hides):
     assert (hiding_mask(ROWS["cuda"], {CUDA: value}, nodes) is not None) == hides
 
 
+def test_gaudis_modules_keep_their_numbers_in_a_container():
+    """Two nodes, and the board's modules 4 and 5; what the container runtime was asked for is no mask of a process."""
+    nodes = ("/dev/hl0", "/dev/hl1")
+
+    assert hiding_mask(ROWS["hpu"], {"HABANA_VISIBLE_MODULES": "4,5"}, nodes) is None
+    assert hiding_mask(ROWS["hpu"], {"HABANA_VISIBLE_MODULES": ""}, nodes).variable == "HABANA_VISIBLE_MODULES"
+    assert masks_of(ROWS["hpu"], {"HABANA_VISIBLE_DEVICES": "all"}) == ()
+
+
 def test_layers_count_from_the_outside():
     """ROCR hides from HIP; within a layer the first variable that is set counts."""
     environ = {ROCR: "0,1", HIP: "1", CUDA: "7"}

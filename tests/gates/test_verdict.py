@@ -129,7 +129,7 @@ FREE_CASES = [
             "unknown",
             "unknown:memory",
             "8 GiB of free memory needed, what device 0 has free is not known: free memory of cuda:0 hung",
-            "see: sglhw doctor --full",
+            "a driver and devices that answer (sglhw doctor --full says what they did)",
         ),
     ),
     (

@@ -154,7 +154,7 @@ NAMING = {
     "npu": ["ASCEND_RT_VISIBLE_DEVICES"],
     "musa": ["MUSA_VISIBLE_DEVICES"],
     "xpu": ["ZE_AFFINITY_MASK"],
-    "hpu": ["HABANA_VISIBLE_MODULES", "HABANA_VISIBLE_DEVICES"],
+    "hpu": ["HABANA_VISIBLE_MODULES"],
 }
 RENUMBERING = {"rocm": "ROCR_VISIBLE_DEVICES"}
 CALLER = st.dictionaries(
