@@ -28,6 +28,8 @@ class Bench:
     provider_name: str = "kernels"
     calls: int = 0
     """Calls of the kernel under test that returned."""
+    large_trials: int = 0
+    """Trials that may still take gigabytes of a device's memory."""
     rejected: dict[str, int] = field(default_factory=dict)
     """Examples that a law had nothing to say about, by reason."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import contextmanager
 from functools import cached_property
@@ -74,6 +75,19 @@ class Place:
         if where == "host":
             return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
         return torch.empty(nbytes, dtype=torch.uint8, device=self.device)
+
+    def free(self, where: str) -> int:
+        """The bytes that are free now, on the ``device`` or on the ``host``."""
+        if where == "device" and not self.is_cpu:
+            return int(self._runtime.mem_get_info(self.device)[0])
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    def release(self) -> None:
+        """Give back what torch's allocators keep of freed memory, that of the device and pinned memory."""
+        self._runtime.empty_cache()
+        release_pinned = getattr(torch._C, "_host_emptyCache", None)  # torch has no public name for it
+        if release_pinned:
+            release_pinned()
 
     def put(self, tensor: torch.Tensor) -> torch.Tensor:
         """Move a small tensor (indices, a pointer table) to the device."""

@@ -25,6 +25,6 @@ def replay(provider: str, cell: Sequence[Any], law: str | None, case: Any) -> No
     where = Cell(*cell)
     kernel = all_kernels()[where.kernel]
     found = providers.resolve(provider)
-    bench = Bench(kernel, where, found.kernels, found.place(), found.name)
+    bench = Bench(kernel, where, found.kernels, found.place(), found.name, large_trials=1)
     examine(bench, next((each for each in kernel.laws if each.name == law), None), case)
     print(f"{where.id} of provider {found.name}: this example holds")

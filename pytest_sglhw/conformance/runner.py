@@ -41,9 +41,11 @@ class Effort(NamedTuple):
     """Calls that the reduction of a failing case may take."""
     steps: int = 20
     """Steps of a sequence."""
+    large_trials: int = 0
+    """Trials of each cell that may take gigabytes of a device's memory."""
 
 
-PROFILES = {"quick": Effort(2, 3, steps=10), "ci": Effort(8, 20), "deep": Effort(8, 1100, steps=50)}
+PROFILES = {"quick": Effort(2, 3, steps=10), "ci": Effort(8, 20), "deep": Effort(8, 1100, steps=50, large_trials=1)}
 
 #: A sequence costs as much as some 30 examples.
 _MOST_SEQUENCES = 100
@@ -75,6 +77,7 @@ class CellRun:
     def __init__(self, bench: Bench, effort: Effort, run_seed: int = 0, only: Any = None) -> None:
         self.bench, self.effort, self.run_seed = bench, effort, run_seed
         self.only = only
+        bench.large_trials = effort.large_trials
         self.tally = Tally()
         self._seed = zlib.crc32(bench.cell.id.encode()) ^ (run_seed * 0x9E3779B1 & 0xFFFFFFFF)
         self._known = known_inputs.known_in(bench.provider_name, bench.kernel.name, bench.place.platform)

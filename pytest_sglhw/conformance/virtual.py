@@ -1,8 +1,9 @@
-"""Address arithmetic beyond 2 and 4 GiB, evaluated for real with almost nothing allocated.
+"""Address arithmetic beyond 2 and 4 GiB.
 
-Pools of several GiB stand in reserved address space: an anonymous mapping of which only the pages exist that rows are
-written to. The mapping begins 2 GiB before the pool, so that an offset which wraps to a negative 32-bit number stays
-in it and ends as a wrong byte instead of a crash.
+On a CPU pools of several GiB stand in reserved address space: an anonymous mapping of which only the pages exist that
+rows are written to. A device reserves nothing that it does not allocate, so there the memory is really taken: in the
+``deep`` profile, once for each cell, where there is room. Either begins 2 GiB before the pool, so that an offset which
+wraps to a negative 32-bit number stays in it and ends as a wrong byte instead of a crash.
 """
 
 # ruff: noqa: ARG002 (a sparse buffer takes what a buffer takes)
@@ -22,6 +23,8 @@ from pytest_sglhw.conformance.pools import Buffer, Windows
 from pytest_sglhw.conformance.transfer_trials import Pool, TransferTrial
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pytest_sglhw.conformance.bench import Bench
     from pytest_sglhw.conformance.devices import Place
     from pytest_sglhw.conformance.family import Trial
@@ -46,26 +49,59 @@ class SparseBuffer(Buffer):
         self.storage = torch.frombuffer(memory, dtype=torch.uint8)
 
 
+class LargeBuffer(Buffer):
+    """A buffer that takes its gigabytes from the device, or from pinned memory of its host.
+
+    :raises MemoryError: it would take more than half of what is free, which others have a use for too.
+    """
+
+    def __init__(self, place: Place, windows: Windows, nbytes: int, where: str = "device", base: int = 0) -> None:
+        self.start, self.nbytes = _WRAP + base, nbytes
+        whole, free = self.start + nbytes + mmap.PAGESIZE, place.free(where)
+        if whole > free // 2:
+            raise MemoryError(f"{whole} bytes on the {where}, where {free} are free")
+        self.storage = place.empty(whole, where)
+
+
 def check_addresses(bench: Bench, trial: Trial) -> None:
     """Hold: rows that lie beyond 2 and 4 GiB of their pool are moved like any other."""
     assert isinstance(trial, TransferTrial)
-    if not bench.place.is_cpu:
-        bench.reject("addresses: a device reserves no memory that it does not allocate")
+    if bench.place.is_cpu:
+        _hold(bench, trial, SparseBuffer)
+        return
+    if not bench.large_trials:
+        bench.reject("addresses: on a device it takes gigabytes, once for each cell of the profile deep")
+    bench.large_trials -= 1
     try:
-        wide = TransferTrial(trial.facts, trial.cell, _wide(trial), trial.place, buffers=SparseBuffer)
-    except (OSError, RuntimeError) as error:
-        bench.reject(f"addresses: this machine reserves no address space ({error})")
+        _hold(bench, trial, LargeBuffer)
+    finally:
+        bench.place.release()
+
+
+def _hold(bench: Bench, trial: TransferTrial, buffers: type[Buffer]) -> None:
+    try:
+        wide = TransferTrial(trial.facts, trial.cell, _wide(trial), trial.place, buffers=buffers)
+    except (MemoryError, OSError, RuntimeError) as error:
+        bench.reject(f"addresses: this machine has no room for a large pool ({error})")
     layers, reads, writes = wide.moves()
     windows, rows = Windows(wide.case.seed), {}
     for part, pool in wide.sources.items():
         shape = (len(layers), len(reads), pool.extents.heads, pool.extents.head_bytes)
         rows[part] = windows.take(torch.Size(shape).numel()).view(shape)
-        pool.view(pool.buffer.storage).write(layers, reads, rows[part])
-    bench.run(wide)
+        _write(pool, layers, reads, rows[part])
+    for part, pool in wide.destinations.items():  # memory that was used before may hold the right bytes already
+        _write(pool, layers, writes, torch.zeros_like(rows[part]))
+    bench.place.call(wide.call, bench.function(), wide.arguments())
+    bench.calls += 1
     for part, pool in wide.destinations.items():
-        got = pool.view(pool.buffer.storage).read(layers, writes)
+        got = pool.view(pool.buffer.storage).read(layers, writes).cpu()
         if not torch.equal(got, rows[part]):
             raise BrokenLawError("addresses", *_describe(part, pool, wide, got, rows[part]))
+
+
+def _write(pool: Pool, layers: Sequence[int], tokens: torch.Tensor, rows: torch.Tensor) -> None:
+    storage = pool.buffer.storage
+    pool.view(storage).write(layers, tokens, rows.to(storage.device))
 
 
 def _wide(trial: TransferTrial) -> TransferCase:

@@ -79,3 +79,21 @@ class FakeDevice(Place):
 
     def is_pinned(self, tensor):
         return any(0 <= tensor.data_ptr() - memory.data_ptr() < len(memory) for memory in self.pinned)
+
+
+class LargeDevice(FakeDevice):
+    """A device with so many bytes free; its memory is the CPU's, of which only the pages that are written exist."""
+
+    def __init__(self, free):
+        super().__init__()
+        self.bytes_free, self.taken, self.released = free, [], 0
+
+    def free(self, where):
+        return self.bytes_free
+
+    def empty(self, nbytes, where):
+        self.taken.append(nbytes)
+        return super().empty(nbytes, where)
+
+    def release(self):
+        self.released += 1

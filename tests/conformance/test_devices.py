@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,10 +14,6 @@ from pytest_sglhw.conformance.bench import Bench  # noqa: E402
 from pytest_sglhw.conformance.kernels import all_kernels  # noqa: E402
 from pytest_sglhw.conformance.runner import CellRun, Effort  # noqa: E402
 from pytest_sglhw.conformance.strategies import PinnedDraw  # noqa: E402
-
-_SPEC = importlib.util.spec_from_file_location("fake_device", Path(__file__).with_name("fake_device.py"))
-fake_device = sys.modules["fake_device"] = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(fake_device)
 
 KERNELS = {name: kernel for name, kernel in all_kernels().items() if kernel.family == "kvcacheio"}
 LAUNCHED = {name: kernel for name, kernel in KERNELS.items() if not kernel.workload.facts.direct}
@@ -52,7 +45,7 @@ def run(name, kernels, place):
 
 
 @pytest.mark.parametrize("name", LAUNCHED)
-def test_a_kernel_over_addresses_on_a_device(name):
+def test_a_kernel_over_addresses_on_a_device(name, fake_device):
     """Every direction; every law of the cell holds, its error inputs included; each call on a stream of its own."""
     place, seen = fake_device.FakeDevice(), []
     tally = run(name, lambda each: launched(each, place, seen), place)
@@ -72,7 +65,7 @@ def test_a_kernel_over_addresses_on_a_device(name):
 
 
 @pytest.mark.parametrize("name", sorted(set(KERNELS) - set(LAUNCHED)))
-def test_a_kernel_over_tensors_on_a_device(name):
+def test_a_kernel_over_tensors_on_a_device(name, fake_device):
     """Some tensor is the device's in every call, also in the refused ones: the dispatcher needs one to go by."""
     place, seen = fake_device.FakeDevice(), set()
 
@@ -92,7 +85,7 @@ def test_a_kernel_over_tensors_on_a_device(name):
     assert seen == {fake_device.Stream}
 
 
-def test_a_call_waits_for_what_filled_the_pools_and_for_the_kernel():
+def test_a_call_waits_for_what_filled_the_pools_and_for_the_kernel(fake_device):
     """The side stream begins after the current one; the images are taken when the device is done."""
     place = fake_device.FakeDevice()
 
@@ -100,7 +93,7 @@ def test_a_call_waits_for_what_filled_the_pools_and_for_the_kernel():
     assert place.runtime.log == ["wait for default", "synchronize"]
 
 
-def test_a_host_pool_that_is_not_pinned_has_to_be_refused():
+def test_a_host_pool_that_is_not_pinned_has_to_be_refused(fake_device):
     """A kernel that takes it is caught by the law ``errors``."""
     place = fake_device.FakeDevice()
     place.is_pinned = lambda tensor: True
@@ -110,7 +103,7 @@ def test_a_host_pool_that_is_not_pinned_has_to_be_refused():
 
 
 @pytest.mark.parametrize("name", ["transfer_kv_per_layer", "transfer_kv_direct"])
-def test_strided_indices_stay_strided_on_a_device(name):
+def test_strided_indices_stay_strided_on_a_device(name, fake_device):
     """A view keeps its stride where it was put on the device whole; the indices of direct kernels stay on the CPU."""
     kernel, place, strides = KERNELS[name], fake_device.FakeDevice(), set()
     cell = next(cell for cell in kernel.cells() if cell.page_size == 4)
