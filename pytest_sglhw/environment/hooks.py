@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_sglhw.environment import runs
 from pytest_sglhw.environment.detection import DETECTION, HANDED_OVER, Detection
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ def register(config: pytest.Config, settings: Settings) -> None:
     from pytest_sglhw.environment import fixtures
 
     config.stash[DETECTION] = Detection(config, settings)
+    runs.enter(config)
     config.pluginmanager.register(EnvironmentPart(config, settings), "sglhw-environment")
     config.pluginmanager.register(fixtures, "sglhw-environment-fixtures")
 
@@ -27,7 +29,6 @@ class EnvironmentPart:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
-        self._told = False
 
     def pytest_report_header(self) -> str:
         """Show what is known without a probe."""
@@ -40,22 +41,7 @@ class EnvironmentPart:
         import pytest_sglhw
         from pytest_sglhw.environment.predicates import PREDICATES
 
-        self._tell_predicates()
         return {**PREDICATES, "sglhw": pytest_sglhw}
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionstart(self) -> None:
-        """Let the predicates ask this run's machine."""
-        self._tell_predicates()
-
-    def _tell_predicates(self) -> None:
-        from pytest_sglhw.environment.predicates import enter_run, leave_run
-
-        if not self._told:
-            self._told = True
-            detection = self._config.stash[DETECTION]
-            enter_run(detection)
-            self._config.add_cleanup(lambda: leave_run(detection))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:

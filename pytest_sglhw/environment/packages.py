@@ -23,7 +23,7 @@ def distributions(paths: Iterable[str]) -> dict[str, str]:
         except OSError:  # zip files and paths that are not there
             continue
         for name in names:
-            match = _DIST_INFO.fullmatch(name)
+            match = name.endswith("-info") and _DIST_INFO.fullmatch(name)
             if match:
                 found.setdefault(normal_name(match["name"]), match["version"])
     return found

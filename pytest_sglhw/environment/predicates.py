@@ -9,27 +9,19 @@ import warnings
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pytest_sglhw.errors import PytestSglhwWarning
+from pytest_sglhw.environment import runs
 
 if TYPE_CHECKING:
-    from pytest_sglhw.environment.detection import Detection
     from pytest_sglhw.environment.records import Environment
-
-_current: list[Detection] = []
-
-
-def enter_run(detection: Detection) -> None:
-    """Let the predicates ask the detection of a pytest run, the innermost of this process."""
-    _current.append(detection)
-
-
-def leave_run(detection: Detection) -> None:
-    """Forget the detection of a run that ends."""
-    _current.remove(detection)
 
 
 def _environment() -> Environment:
-    return _current[-1].environment(()) if _current else _outside_pytest()
+    run = runs.current()
+    if run is None:
+        return _outside_pytest()
+    from pytest_sglhw.environment.detection import DETECTION
+
+    return run.stash[DETECTION].environment(())
 
 
 @cache
@@ -52,6 +44,8 @@ class Predicate:
         environment = _environment()
         platform = environment.platform
         if platform == "unknown":
+            from pytest_sglhw.warning import PytestSglhwWarning
+
             text = f"{self._name} answers False: the platform is unknown ({environment.reason})"
             warnings.warn(text, PytestSglhwWarning, stacklevel=2)
             return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import glob
+import fnmatch
 import os
 import platform as os_platform
 import re
@@ -129,8 +129,22 @@ def _libraries_are_cpu(folder: str | None) -> bool:
 
 
 def _matches(root: str, pattern: str) -> list[str]:
-    hits = glob.glob(os.path.join(root, pattern.lstrip("/")))
-    return sorted("/" + os.path.relpath(hit, root) for hit in hits)
+    """Find files as ``glob`` does, which compiles a regular expression even where nothing begins like the pattern."""
+    hits = [""]
+    for part in pattern.strip("/").split("/"):
+        hits = [f"{hit}/{name}" for hit in hits for name in _entries(root + hit, part)]
+    return sorted(hits)
+
+
+def _entries(folder: str, pattern: str) -> list[str]:
+    stem = re.split(r"[*?[]", pattern, maxsplit=1)[0]
+    if stem == pattern:
+        return [pattern] if os.path.lexists(f"{folder}/{pattern}") else []
+    try:
+        names = [name for name in os.listdir(folder) if name.startswith(stem)]
+    except OSError:
+        return []
+    return fnmatch.filter(names, pattern) if names else []
 
 
 def _found(

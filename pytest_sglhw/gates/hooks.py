@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_sglhw.errors import PytestSglhwWarning
 from pytest_sglhw.gates.names import capability_line, platform_line, registered_lines
 from pytest_sglhw.gates.policy import met
 
@@ -41,12 +40,11 @@ _ADDED_MARK = re.compile(rb"\brequires_[a-z][a-z0-9_]*|(?<=\bmark\.)[a-z][a-z0-9
 
 def register(config: pytest.Config, settings: Settings) -> None:
     """Register this part."""
-    from pytest_sglhw.gates import fixtures, runs
+    from pytest_sglhw.gates import fixtures
 
     gates = config.stash[GATES] = Gates(config, settings)
     config.pluginmanager.register(gates, "sglhw-gates")
     config.pluginmanager.register(fixtures, "sglhw-gates-fixtures")
-    runs.enter(config)
 
 
 class Gates:
@@ -209,6 +207,8 @@ class Gates:
         """Warn, and return as problems the warnings that this run turns into errors."""
         problems = []
         for node, text in advice:
+            from pytest_sglhw.warning import PytestSglhwWarning
+
             try:
                 node.warn(PytestSglhwWarning(text))
             except PytestSglhwWarning:

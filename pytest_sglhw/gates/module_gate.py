@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_sglhw.environment import runs
 from pytest_sglhw.environment.detection import DETECTION
 from pytest_sglhw.environment.records import CapabilityState
-from pytest_sglhw.gates import runs
 from pytest_sglhw.gates.marks import suggestion
 from pytest_sglhw.gates.policy import LANE_POLICY
 

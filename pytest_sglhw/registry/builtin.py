@@ -14,14 +14,3 @@ from pytest_sglhw.registry.rows_compute import COMPUTE_ROWS
 from pytest_sglhw.registry.rows_kv import KV_ROWS
 
 BUILTIN_CAPABILITIES: tuple[dict[str, Any], ...] = (*KV_ROWS, *COMPUTE_ROWS)
-
-_SGLANG = "pytest_sglhw.conformance.providers_sglang"
-
-BUILTIN_PROVIDERS: dict[str, str] = {
-    "torch": "pytest_sglhw.kvcacheio",
-    "sgl_kernel": f"{_SGLANG}:sgl_kernel",
-    "sglang_jit": f"{_SGLANG}:jit",
-    "sglang_triton": f"{_SGLANG}:triton",
-    "sgl_kernel_npu": f"{_SGLANG}:sgl_kernel_npu",
-}
-"""The built-in kernel providers: name -> what is imported when it is used."""

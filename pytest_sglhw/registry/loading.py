@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from pytest_sglhw.errors import RegistryError
+from pytest_sglhw.registry.installed import entry_points
 from pytest_sglhw.registry.registry import ENTRY_POINT_GROUP, Registry
 
 if TYPE_CHECKING:
@@ -18,10 +20,8 @@ def load(config: pytest.Config | None = None) -> Registry:
 
     :raises RegistryError: a bad row, a name defined twice, or an entry point that fails; names who added it.
     """
-    from importlib.metadata import entry_points
-
     registry = built_in()
-    for entry_point in entry_points(group=ENTRY_POINT_GROUP):
+    for entry_point in entry_points(ENTRY_POINT_GROUP):
         _add_from(entry_point, registry)
     if config is not None:
         _add_from_hooks(config, registry)
@@ -30,17 +30,21 @@ def load(config: pytest.Config | None = None) -> Registry:
 
 def built_in() -> Registry:
     """Return a registry that holds the built-in rows alone."""
-    from pytest_sglhw.registry.builtin import BUILTIN_CAPABILITIES, BUILTIN_PROVIDERS
     from pytest_sglhw.registry.platforms import BUILTIN_PLATFORMS
+    from pytest_sglhw.registry.providers import BUILTIN_PROVIDERS
 
-    registry = Registry()
+    registry = Registry(_built_in_capabilities)
     for row in BUILTIN_PLATFORMS:
         registry.add_platform(row)
-    for row in BUILTIN_CAPABILITIES:
-        registry.add_capability(row)
     for name, target in BUILTIN_PROVIDERS.items():
         registry.add_provider(name, target)
     return registry
+
+
+def _built_in_capabilities() -> Iterable[Mapping[str, Any]]:
+    from pytest_sglhw.registry.builtin import BUILTIN_CAPABILITIES
+
+    return BUILTIN_CAPABILITIES
 
 
 def _add_from(entry_point: EntryPoint, registry: Registry) -> None:

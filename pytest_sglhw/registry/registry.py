@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pytest_sglhw.errors import RegistryError
@@ -24,11 +25,19 @@ class Registry:
     names when a name is defined twice.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, capabilities: Callable[[], Iterable[Mapping[str, Any]]] = tuple) -> None:
+        """Make a registry that holds ``capabilities``: their rows, which are asked for when somebody first looks."""
+        self._rows = capabilities
         self.platforms: dict[str, Platform] = {}
-        self.capabilities: dict[str, Capability] = {}
         self.providers: dict[str, tuple[str, str]] = {}
         self.origin = "built in"
+
+    @cached_property
+    def capabilities(self) -> dict[str, Capability]:
+        """The capabilities by name; built only now, since the header of every run needs no more than the platforms."""
+        from pytest_sglhw.registry.capabilities import capability_from_row
+
+        return {row["name"]: capability_from_row(row, "built in") for row in self._rows()}
 
     def add_platform(self, row: Mapping[str, Any] | Platform) -> None:
         """Add a platform; see :class:`pytest_sglhw.registry.platforms.Platform` for the columns.

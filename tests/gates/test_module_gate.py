@@ -8,7 +8,7 @@ import re
 import pytest
 
 import pytest_sglhw
-from pytest_sglhw.gates import runs
+from pytest_sglhw.environment import runs
 
 SOURCE = """
 import pytest_sglhw

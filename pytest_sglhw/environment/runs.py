@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest  # whoever asks outside pytest does not pay for it
 
 #: The innermost last: a test of pytest runs pytest inside.
 _RUNS: list[pytest.Config] = []

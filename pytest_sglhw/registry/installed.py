@@ -1,0 +1,52 @@
+"""Entry points of what is installed, without the price of reading everybody's metadata."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+
+def entry_points(group: str) -> Iterable[EntryPoint]:
+    """Return the entry points of ``group``.
+
+    ``importlib.metadata`` parses the metadata of every distribution, which takes longer than everything else in an idle
+    run. It is asked only where a distribution names the group, or where something may be installed in a way that a look
+    at folders does not show.
+    """
+    if not (_hidden_from_folders() or any(_names(group, folder) for folder in sys.path)):
+        return ()
+    from importlib.metadata import entry_points as of_all
+
+    return of_all(group=group)
+
+
+def _hidden_from_folders() -> bool:
+    finders = (finder for finder in sys.meta_path if finder is not PathFinder)
+    return any(hasattr(finder, "find_distributions") for finder in finders) or any(map(os.path.isfile, sys.path))
+
+
+def _names(group: str, folder: str) -> bool:
+    try:
+        names = os.listdir(folder or ".")
+    except OSError:
+        return False
+    found = [name for name in names if name.lower().endswith((".dist-info", ".egg-info", "egg-info"))]
+    return any(_section(group) in _read(os.path.join(folder, name, "entry_points.txt")) for name in found)
+
+
+def _section(group: str) -> bytes:
+    return f"[{group}]".encode()
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:  # most distributions have no entry points
+        return b""
