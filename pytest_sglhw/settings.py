@@ -104,6 +104,10 @@ VARIABLES = pytest.StashKey[dict[str, str]]()
 WORKER_VARIABLES = "sglhw_variables"
 
 
+#: Set where somebody reads the facts on the reports of every marked test, also of those that simply run.
+FACTS_WANTED = pytest.StashKey[bool]()
+
+
 def add_options(parser: pytest.Parser) -> None:
     """Register every option and its ini twin."""
     group = parser.getgroup("sglhw", "hardware matrix (sglhw)")

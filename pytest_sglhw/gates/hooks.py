@@ -15,6 +15,7 @@ from pytest_sglhw.gates.policy import met
 if TYPE_CHECKING:
     from pytest_sglhw.gates.ownership import Ownership
     from pytest_sglhw.gates.reading import Asked, Node, Reading
+    from pytest_sglhw.gates.runtime import Gatekeeper
     from pytest_sglhw.settings import Settings
 
 #: Names by which ``-p`` may ask for this plugin.
@@ -57,7 +58,7 @@ class Gates:
         self._plain: set[str] = set()  # names of ours that are right without arguments, in every file
         self._lines = registered_lines()
         self._opted_in = bool(settings.explicit) or not _PLUGIN_NAMES.isdisjoint(config.option.plugins or ())
-        self._running = False
+        self._gatekeeper: Gatekeeper | None = None
         self._device_context = False
         self._seen: set[Asked] = set()
         self._ownership: Ownership | None = None
@@ -89,15 +90,17 @@ class Gates:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Meet the marks that other plugins added after their file was collected."""
-        if not self._running:
-            for item in items:
-                list(self._problems(item))
+        for item in items:
+            list(self._problems(item))
 
     @pytest.hookimpl
     def pytest_sessionstart(self) -> None:
         """Watch the reports of workers: this process collects nothing itself."""
         if self._config.pluginmanager.hasplugin("dsession"):
-            self._watch_reports()
+            from pytest_sglhw.gates.summary import show_words
+
+            self._sum_up()
+            show_words(self._config.pluginmanager)
 
     def asked(self, item: pytest.Item) -> Asked | None:
         """Give what the marks of ``item`` ask, or ``None`` where it has none of ours."""
@@ -142,21 +145,21 @@ class Gates:
         self._run()
         met(self._config, mark.name)
         problem = self._read().problem(mark, node)
+        if self._read().judged and self._gatekeeper is not None:
+            self._gatekeeper.let_judges_watch()
         if problem is None and not mark.args and not mark.kwargs and not self._whose().is_contested(mark.name):
             self._plain.add(mark.name)
         return problem
 
     def _run(self) -> None:
-        if not self._running:
-            from pytest_sglhw.gates.runtime import Door, Gatekeeper, Runtime
+        if self._gatekeeper is None:
+            from pytest_sglhw.gates.runtime import Door, Gatekeeper
 
-            self._running = True
-            gatekeeper = Gatekeeper(self._config, self._settings, self._read())
-            self._config.pluginmanager.register(Runtime(gatekeeper), "sglhw-gates-runtime")
-            self._config.pluginmanager.register(Door(), "sglhw-gates-door")
-            self._watch_reports()
+            self._gatekeeper = Gatekeeper(self._config, self._settings, self._read())
+            self._config.pluginmanager.register(Door(self._gatekeeper), "sglhw-gates-door")
+            self._sum_up()
 
-    def _watch_reports(self) -> None:
+    def _sum_up(self) -> None:
         manager = self._config.pluginmanager
         if manager.hasplugin("terminalreporter") and not manager.hasplugin("sglhw-gates-summary"):
             from pytest_sglhw.gates.summary import Summary
@@ -172,7 +175,8 @@ class Gates:
             found = {name.decode() for name in _ADDED_MARK.findall(collector.path.read_bytes())}
         except OSError:
             return
-        if found - self._lines.keys() - self._registered():
+        unknown = found - self._lines.keys()
+        if unknown and unknown - self._registered():
             self._add_marks()
 
     def _registered(self) -> set[str]:
@@ -196,7 +200,7 @@ class Gates:
             for found in context_created(collector):
                 self._device_context = True
                 yield found
-        if self._running:
+        if self._gatekeeper is not None:
             from pytest_sglhw.gates.lints import contradictions
 
             yield from contradictions(

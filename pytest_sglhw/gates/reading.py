@@ -43,6 +43,8 @@ class Reading:
         self.reader = MarkReader(registry)
         #: Capabilities that any collected test asks for: what the first probe looks at.
         self.capabilities: set[str] = set()
+        #: Whether a mark asks for more than to run or to skip, so that somebody has to judge its tests.
+        self.judged = False
         self._ownership = ownership
         self.registry = registry
         self._ours: dict[str, bool] = {}
@@ -56,10 +58,13 @@ class Reading:
                 raise MarkError(self.slip(mark.name))
             if mark.name == KNOWN_GAP:
                 self._gap(mark)
+                self.judged = True
             elif mark.name == ISOLATED:
                 read_isolated(mark)
             else:
-                self.capabilities.update(self.reader.need(mark).capabilities)
+                need = self.reader.need(mark)
+                self.capabilities.update(need.capabilities)
+                self.judged = self.judged or need.otherwise == "raise"
         except MarkError as error:
             return str(error)
         return None

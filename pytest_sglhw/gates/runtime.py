@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_sglhw.environment.detection import DETECTION
-from pytest_sglhw.errors import MarkError, PytestSglhwWarning
+from pytest_sglhw.errors import MarkError
 from pytest_sglhw.gates.judge import Judge
 from pytest_sglhw.gates.policy import DEVICE_TEST, LANE_POLICY, LanePolicy, met
 from pytest_sglhw.gates.reports import attach
+from pytest_sglhw.gates.summary import show_words
 from pytest_sglhw.gates.verdict import Verdict, decide
 from pytest_sglhw.record import replace
+from pytest_sglhw.settings import FACTS_WANTED
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.records import Environment
@@ -42,6 +44,12 @@ class Gatekeeper:
         self._config = config
         self._settings = settings
         self._reading = reading
+        self._reporting = False
+        self.watching = False  # whether the judges of a test watch it from the start of its setup
+        if config.stash.get(FACTS_WANTED, False):
+            self._report()
+        if settings.lane or settings.vacuous != "off":
+            self.let_judges_watch()
 
     @cached_property
     def policy(self) -> LanePolicy | None:
@@ -65,9 +73,37 @@ class Gatekeeper:
         self._config.add_cleanup(watch.close)
         return watch
 
-    def asked(self, item: pytest.Item) -> Asked | None:
-        """Give what ``item`` asks, or ``None`` where it asks nothing; see :meth:`Reading.asked`."""
-        return self._reading.asked(item)
+    def enter(self, item: pytest.Item) -> Verdict | None:
+        """Give what becomes of a test that is about to be set up, and keep it with the test, its judges as well."""
+        try:
+            asked = self._reading.asked(item)
+        except MarkError as error:  # a mark that was added after collection
+            self._report()
+            item.stash[VERDICT] = Verdict("fail", reason=str(error))
+            return item.stash[VERDICT]
+        if asked is None:
+            return None
+        verdict = item.stash[VERDICT] = self.verdict(asked)
+        if verdict.action != "run" or asked.gap is not None or self.vacuous != "off":
+            self._report()
+            if verdict.action in ("run", "raise"):
+                item.stash[JUDGES] = self.judges(item, asked, verdict)
+                self.let_judges_watch()
+        return verdict
+
+    def let_judges_watch(self) -> None:
+        """Watch the tests from here on: some mark needs a judge."""
+        if not self.watching:
+            self.watching = True
+            self._config.pluginmanager.register(Watch(self), "sglhw-gates-watch")
+
+    def _report(self) -> None:
+        """Speak on reports from here on, in words of our own where they are needed."""
+        if not self._reporting:
+            self._reporting = True
+            manager = self._config.pluginmanager
+            manager.register(Reporter(), "sglhw-gates-reporter")
+            show_words(manager)
 
     def verdict(self, asked: Asked) -> Verdict:
         """Give what becomes of the tests that ask this: once and for all, unless it hangs on what is free just now."""
@@ -87,13 +123,12 @@ class Gatekeeper:
     def _decided(self, requirement: Requirement, environment: Environment) -> Verdict:
         verdict = decide(requirement, environment, self.policy)
         if verdict.action == "run" and environment.platform != "cpu":
+            self._report()
             met(self._config, DEVICE_TEST)
         return verdict
 
     def judges(self, item: pytest.Item, asked: Asked, verdict: Verdict) -> list[Judge]:
         """Give those who judge a test that runs, in the order in which they speak."""
-        if verdict.action == "run" and asked.gap is None and self.vacuous == "off":
-            return []
         found: list[Judge] = []
         if verdict.action == "raise":
             from pytest_sglhw.gates.trial import Trial
@@ -116,51 +151,36 @@ class Gatekeeper:
 
 
 class Door:
-    """Skip or refuse a test before anything of it runs, inside of everybody's wrappers."""
+    """Decide what becomes of each test, and skip or refuse it before anything of it runs.
+
+    It stands inside of everybody's wrappers, whose teardown relies on what their setup left.
+    """
+
+    def __init__(self, gatekeeper: Gatekeeper) -> None:
+        self._gatekeeper = gatekeeper
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Act on the verdict; a test that is skipped anyway is left to pytest."""
-        verdict = item.stash.get(VERDICT, None)
+        watched = self._gatekeeper.watching
+        verdict = item.stash.get(VERDICT, None) if watched else self._gatekeeper.enter(item)
         if verdict is None or verdict.action in ("run", "raise") or item.get_closest_marker("skip"):
             return
         if verdict.action == "fail":
             pytest.fail(verdict.reason, pytrace=False)
         if verdict.loud:
+            from pytest_sglhw.warning import PytestSglhwWarning
+
             item.warn(PytestSglhwWarning(verdict.reason))
         raise GateSkip(verdict.reason)
 
 
-class Runtime:
-    """Decide before setup, judge at report time."""
+class Reporter:
+    """Say on the reports what became of a test, and let its judges speak.
 
-    def __init__(self, gatekeeper: Gatekeeper) -> None:
-        self._gatekeeper = gatekeeper
-        self._judging = False  # no test of this run had a judge so far
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
-        """Decide what becomes of the test, and let the judges watch."""
-        judges = self._enter(item)
-        if not judges:
-            return (yield)
-        item.stash[JUDGES] = judges
-        if not self._judging:
-            self._judging = True
-            item.config.pluginmanager.register(CallWatch(), "sglhw-gates-call-watch")
-        with _watching(judges, call=False):
-            return (yield)
-
-    def _enter(self, item: pytest.Item) -> list[Judge] | None:
-        try:
-            asked = self._gatekeeper.asked(item)
-        except MarkError as error:  # a mark that was added after collection
-            item.stash[VERDICT] = Verdict("fail", reason=str(error))
-            return None
-        if asked is None:
-            return None
-        verdict = item.stash[VERDICT] = self._gatekeeper.verdict(asked)
-        return self._gatekeeper.judges(item, asked, verdict) if verdict.action in ("run", "raise") else None
+    Registered with the first test that does more than run, or where somebody reads the facts of those that run too:
+    most of the tests of most runs have nothing to say.
+    """
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_makereport(
@@ -168,15 +188,17 @@ class Runtime:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Attach the facts, and let the judges speak."""
         report = yield
-        if call.when == "setup" and (verdict := item.stash.get(VERDICT, None)) is not None:
+        verdict = item.stash.get(VERDICT, None)
+        if verdict is None:
+            return report
+        if call.when == "setup":
             if call.excinfo is not None and isinstance(call.excinfo.value, GateSkip):
                 report.longrepr = (os.fspath(item.path), (item.location[1] or 0) + 1, f"Skipped: {verdict.reason}")
             attach(report, verdict.facts)
-        if report.skipped and VERDICT in item.stash and _is_own_skip(report, call):
+        if report.skipped and _is_own_skip(report, call):
             attach(report, {"reason_code": None, "reason": ""})
-        if self._judging:
-            for judge in item.stash.get(JUDGES, ()):
-                judge.judge(report, call)
+        for judge in item.stash.get(JUDGES, ()):
+            judge.judge(report, call)
         return report
 
 
@@ -185,12 +207,22 @@ def _is_own_skip(report: pytest.TestReport, call: pytest.CallInfo[None]) -> bool
     return not hasattr(report, "wasxfail") and not (call.excinfo and isinstance(call.excinfo.value, GateSkip))
 
 
-class CallWatch:
-    """Let the judges watch the call as well: registered when the first test that has a judge is set up."""
+class Watch:
+    """Let the judges of a test watch it: registered when the first mark is read that may need a judge."""
+
+    def __init__(self, gatekeeper: Gatekeeper) -> None:
+        self._gatekeeper = gatekeeper
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
+        """Let the judges watch what fixtures do, from before the first wrapper on."""
+        self._gatekeeper.enter(item)
+        with _watching(item.stash.get(JUDGES, []), call=False):
+            return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
-        """Let the judges watch."""
+        """Let the judges watch the call."""
         with _watching(item.stash.get(JUDGES, []), call=True):
             return (yield)
 

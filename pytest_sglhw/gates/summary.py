@@ -59,14 +59,24 @@ class Told:
             self.stale.append(f"{report.nodeid}: {facts['stale']}")
 
 
-class Summary:
-    """Lives where the terminal is: in the only process, or in the controller of the workers."""
+def show_words(manager: pytest.PytestPluginManager) -> None:
+    """Show outcomes that pytest has no word for, in the process that has the terminal."""
+    if manager.hasplugin("terminalreporter") and not manager.hasplugin("sglhw-gates-words"):
+        manager.register(Words(), "sglhw-gates-words")
+
+
+class Words:
+    """Registered only where a test may have such an outcome: the hook is called for each report."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, Any] | None:
         """Give outcomes that pytest has no word for their own word and letter."""
         facts = getattr(report, "sglhw", None)
         return _WORDS.get(facts.get("outcome", "")) if facts and not report.failed else None
+
+
+class Summary:
+    """Lives where the terminal is: in the only process, or in the controller of the workers."""
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show each reason code with its count, an example, and what would make it run; loud ones even when quiet."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_sglhw.settings import FACTS_WANTED
+
 if TYPE_CHECKING:
     import pytest
 
@@ -16,6 +18,7 @@ def register(config: pytest.Config, settings: Settings) -> None:
         return
     from pytest_sglhw.report import results
 
+    config.stash[FACTS_WANTED] = True
     manager = config.pluginmanager
     if hasattr(config, "workerinput"):
         from pytest_sglhw.report.courier import Courier

@@ -29,9 +29,11 @@ class Poison:
     def __init__(self) -> None:
         self.by: str | None = None
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Stop a device test in a poisoned process before its fixtures touch the device."""
+        """Stop a device test in a poisoned process before its fixtures touch the device.
+
+        Not ``tryfirst``: the verdict, by which a device test is known, comes from a hook that is.
+        """
         if self.by is not None and uses_device(item):
             raise PoisonedSkip(f"poisoned by {self.by}")
 
