@@ -11,6 +11,7 @@ import os
 import pytest
 
 from pytest_sglhw import hookspecs
+from pytest_sglhw.environment import runs
 from pytest_sglhw.settings import NESTED_MARKER, PIN_SELF, SETTINGS, add_options, read_settings
 
 
@@ -26,11 +27,12 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Pin a remote worker to devices of its own machine before anything of the tests is imported."""
+    """Pin a remote worker to devices of its own machine, and let conftests ask for the machine of this run."""
     if PIN_SELF in os.environ:
         from pytest_sglhw.workers.hooks import pin_this_process
 
         pin_this_process(early_config)
+    runs.enter(early_config)
 
 
 @pytest.hookimpl(tryfirst=True)

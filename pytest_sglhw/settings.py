@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
 from pytest_sglhw.record import Record
+
+if TYPE_CHECKING:
+    import argparse
 
 #: Set for the children of a pytest run that has read the environment variables: they do not count again there.
 NESTED_MARKER = "SGLHW_OUTER_PYTEST"
@@ -134,13 +137,25 @@ def _help(option: Option) -> str:
 def read_settings(config: pytest.Config) -> Settings:
     """Read the settings of ``config`` and write them back as options, which is how an isolated test gets them."""
     variables = config.stash[VARIABLES] = _variables(config)
-    values: dict[str, Any] = {}
+    values = {option.stem: _value(config, option, config.option, variables) for option in OPTIONS}
     for option in OPTIONS:
-        value = _value(config, option, variables)
-        values[option.stem] = value
-        setattr(config.option, option.dest, value)
+        setattr(config.option, option.dest, values[option.stem])
     shard = getattr(config.option, "sglhw_shard", None) or variables.get(SHARD)
     config.option.sglhw_shard = shard
+    return _settings(values, shard)
+
+
+def early_settings(config: pytest.Config) -> Settings:
+    """Read the settings of a run whose options pytest has not put into ``config.option`` yet; leaves no trace.
+
+    In a worker of xdist the environment variables are not known yet: it gets them with its ``workerinput``.
+    """
+    variables = _variables(config)
+    options = config.known_args_namespace
+    return _settings({o.stem: _value(config, o, options, variables) for o in OPTIONS}, variables.get(SHARD))
+
+
+def _settings(values: dict[str, Any], shard: str | None) -> Settings:
     explicit = frozenset(stem for stem, value in values.items() if value)
     return Settings(
         lane=values["lane"],
@@ -173,8 +188,8 @@ def _variables(config: pytest.Config) -> dict[str, str]:
     return {name: os.environ[name] for name in names if os.environ.get(name)}
 
 
-def _value(config: pytest.Config, option: Option, variables: Mapping[str, str]) -> Any:
-    value = getattr(config.option, option.dest, None)
+def _value(config: pytest.Config, option: Option, given: argparse.Namespace, variables: Mapping[str, str]) -> Any:
+    value = getattr(given, option.dest, None)
     if value == "" and option.empty:
         raise pytest.UsageError(f"--sglhw-{option.stem}: '' {option.empty}")
     if value is not None and value is not False:

@@ -30,13 +30,16 @@ SHARED = "sglhw_shared"
 class Detection:
     """Facts about the machine of this run, asked for at most once."""
 
-    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+    def __init__(self, config: pytest.Config, settings: Settings, *, early: bool = False) -> None:
+        """Ask for the run of ``config``; ``early``: before what its conftests register is known."""
         self._config = config
+        self._is_early = early
         self._settings = settings
         self.in_lane = settings.lane is not None
         """Whether the run has made a promise about its machine."""
         self._environment: Environment | None = None
         self._shared = _shared_with(config)
+        self._early = config.stash.get(_EARLY, None)
         if settings.fake:
             self._environment = self._fake(settings.fake)
 
@@ -117,13 +120,20 @@ class Detection:
 
     def _shared_probe(self, capabilities: Iterable[str] | None) -> Environment:
         if self._shared is None:
-            return self._probe(capabilities, self._environment)
+            return self._probe(capabilities, self._environment or self._probed_early())
         with self._shared.locked():
-            known = self._shared.read() or self._environment
+            known = self._shared.read() or self._environment or self._probed_early()
             if known is None or not self._covers(known, capabilities):
                 known = self._probe(capabilities, known)
                 self._shared.write(known)
         return known
+
+    def _probed_early(self) -> Environment | None:
+        """What a conftest had probed while it was imported, if no row that conftests added could change it."""
+        early = self._early
+        if early is None or list(early.registry.platforms) != list(self.registry.platforms):
+            return None
+        return early._environment
 
     def _probe(self, capabilities: Iterable[str] | None, known: Environment | None) -> Environment:
         from pytest_sglhw.environment.probe import Probe
@@ -146,7 +156,7 @@ class Detection:
         try:
             return fake_environment(text, self.registry)
         except RecordError as error:
-            raise pytest.UsageError(f"--sglhw-fake: {error}") from error
+            raise pytest.UsageError(f"--sglhw-fake: {error}{_TOO_EARLY * self._is_early}") from error
 
 
 def _shared_with(config: pytest.Config) -> SharedRecord | None:
@@ -160,3 +170,25 @@ def _shared_with(config: pytest.Config) -> SharedRecord | None:
 
 
 DETECTION = pytest.StashKey[Detection]()
+
+_EARLY = pytest.StashKey[Detection]()
+
+_TOO_EARLY = (
+    " It is asked for while conftests are imported or configured, when what they add by pytest_sglhw_register is not"
+    " known: ask later, e.g. in a hook or a test module, or add the row by an entry point."
+)
+
+
+def detection_of(config: pytest.Config) -> Detection:
+    """Return what asks for the machine of a run, also before the run is configured.
+
+    A conftest that is imported, or its ``pytest_configure``, comes before ours. It gets the machine that the options
+    name, from the rows that are registered by then: its own ``pytest_sglhw_register`` is not.
+    """
+    if DETECTION in config.stash:
+        return config.stash[DETECTION]
+    if _EARLY not in config.stash:
+        from pytest_sglhw.settings import early_settings
+
+        config.stash[_EARLY] = Detection(config, early_settings(config), early=True)
+    return config.stash[_EARLY]

@@ -19,9 +19,9 @@ def _environment() -> Environment:
     run = runs.current()
     if run is None:
         return _outside_pytest()
-    from pytest_sglhw.environment.detection import DETECTION
+    from pytest_sglhw.environment.detection import detection_of
 
-    return run.stash[DETECTION].environment(())
+    return detection_of(run).environment(())
 
 
 @cache

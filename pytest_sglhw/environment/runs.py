@@ -12,9 +12,10 @@ _RUNS: list[pytest.Config] = []
 
 
 def enter(config: pytest.Config) -> None:
-    """Make the run of ``config`` the current one until it ends."""
-    _RUNS.append(config)
-    config.add_cleanup(lambda: _RUNS.remove(config))
+    """Make the run of ``config`` the current one until it ends; again changes nothing."""
+    if config not in _RUNS:
+        _RUNS.append(config)
+        config.add_cleanup(lambda: _RUNS.remove(config))
 
 
 def current() -> pytest.Config | None:

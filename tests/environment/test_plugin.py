@@ -42,6 +42,78 @@ def test_predicates_answer_alike_with_and_without_a_call(pytester):
     result.assert_outcomes(passed=2, skipped=2)
 
 
+#: Asks before the run is configured: while the conftest is imported, and in a ``pytest_configure`` before ours.
+EARLY = """
+from pytest_sglhw import is_rocm
+collect_ignore = [] if is_rocm else ["test_rocm.py"]
+def pytest_configure(config): print("configure", bool(is_rocm))
+def pytest_sessionstart(session): print("session", bool(is_rocm))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"), [(["--sglhw-fake", "rocm:gfx942"], True), (["--sglhw-fake=cuda"], False)]
+)
+@pytest.mark.parametrize("workers", [[], ["-n1"]])
+def test_predicates_of_a_conftest_see_the_machine_of_the_run(pytester, arguments, answer, workers):
+    """While it is imported and when it is configured, in workers too."""
+    if workers:
+        pytest.importorskip("xdist")
+        workers = ["-p", "xdist", *workers]
+    pytester.makeconftest(EARLY)
+    pytester.makepyfile(test_rocm="def test_it(): pass")
+    result = pytester.runpytest_subprocess("-s", "-p", "sglhw", *workers, *arguments)
+
+    result.assert_outcomes(passed=int(answer))
+    result.stdout.fnmatch_lines([f"configure {answer}", f"session {answer}"])
+
+
+def test_predicates_of_a_conftest_see_the_options_of_the_ini_file(pytester):
+    """``addopts`` and ini values are options like the others."""
+    pytester.makeini("[pytest]\naddopts = -p sglhw --sglhw-fake rocm\nsglhw_probe_timeout = 0")
+    pytester.makeconftest("import pytest_sglhw; bool(pytest_sglhw.is_rocm)")
+    result = pytester.runpytest_subprocess()
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*'0' is not a valid probe-timeout*"])
+
+
+def test_what_a_conftest_had_probed_is_not_probed_again(pytester, monkeypatch):
+    """The run goes on with the record that the import of the conftest began."""
+    monkeypatch.setenv("PROBES", str(pytester.path / "probes"))
+    plant_torch(pytester, monkeypatch, COUNTED)
+    pytester.makeconftest("from pytest_sglhw import is_gpu; bool(is_gpu)")
+    pytester.makepyfile("import pytest\n@pytest.mark.cuda_only\ndef test_it(): raise AssertionError")
+    result = pytester.runpytest_subprocess("-p", "sglhw", "--sglhw-probe-timeout", "30")
+
+    result.assert_outcomes(skipped=1)
+    assert (pytester.path / "probes").read_text().splitlines() == ["probe"]
+
+
+def test_a_run_that_ends_while_conftests_are_imported_leaves_no_trace(pytester):
+    """A run in the same process after it answers for itself."""
+    pytester.makeconftest("import pytest_sglhw; assert pytest_sglhw.is_rocm; raise RuntimeError('conftest')")
+    assert pytester.runpytest_inprocess("-p", "sglhw", "--sglhw-fake", "rocm").ret == pytest.ExitCode.USAGE_ERROR
+    pytester.makeconftest("import pytest_sglhw; assert pytest_sglhw.is_cuda")
+    pytester.makepyfile("def test_it(): pass")
+
+    pytester.runpytest_inprocess("-p", "sglhw", "--sglhw-fake", "cuda").assert_outcomes(passed=1)
+
+
+def test_a_fake_that_a_conftest_adds_is_not_known_while_it_is_imported(pytester):
+    """An error that says so, and no wrong answer."""
+    pytester.makeconftest(
+        "import pytest_sglhw\n"
+        "def pytest_sglhw_register(registry): registry.add_platform({'name': 'mlu', 'device_type': 'mlu', 'api': 'mlu',"
+        " 'summary': ''})\n"
+        "bool(pytest_sglhw.is_gpu)"
+    )
+    result = pytester.runpytest_subprocess("-p", "sglhw", "--sglhw-fake", "mlu")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*'mlu' is not a machine: no platform 'mlu'*add the row by an entry point.*"])
+
+
 def test_the_mark_sglhw_answers_the_predicates_too(pytester):
     """A module that imports the mark shadows the name that conditions in strings use; both meanings stay."""
     pytester.makepyfile(
