@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pytest_sglhw.errors import RegistryError
@@ -48,20 +49,46 @@ def _built_in_capabilities() -> Iterable[Mapping[str, Any]]:
 
 
 def _add_from(entry_point: EntryPoint, registry: Registry) -> None:
+    from pytest_sglhw.registry.no_torch import without_torch
+
     owner = entry_point.dist.name if entry_point.dist else "an unknown distribution"
     registry.origin = f"entry point {entry_point.name!r} of {owner}"
-    try:
+    with _as_registry_error(f"{registry.origin} ({entry_point.value})"), without_torch():
         entry_point.load()(registry)
-    except RegistryError:
-        raise
-    except Exception as error:  # foreign code: whatever it raises is said with its owner's name
-        raise RegistryError(
-            f"{registry.origin} ({entry_point.value}) failed: {type(error).__name__}: {error}"
-        ) from error
 
 
 def _add_from_hooks(config: pytest.Config, registry: Registry) -> None:
     # Called one by one, in pluggy's own order, so that each row knows who added it.
     for implementation in reversed(config.hook.pytest_sglhw_register.get_hookimpls()):
         registry.origin = f"hook pytest_sglhw_register of {implementation.plugin_name}"
-        implementation.function(*(registry for _ in implementation.argnames))
+        with _as_registry_error(registry.origin):
+            implementation.function(*(registry for _ in implementation.argnames))
+
+
+@contextlib.contextmanager
+def _as_registry_error(who: str) -> Iterator[None]:
+    """Say with its owner's name what foreign code raises, whatever that is: ``sys.exit`` would end the run silently."""
+    try:
+        yield
+    except (RegistryError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise RegistryError(f"{who} {_went(error)}") from error
+
+
+def _went(error: BaseException) -> str:
+    from pytest_sglhw.registry.no_torch import TorchRefusedError
+
+    if isinstance(error, TorchRefusedError):
+        return f"imports torch ({error}). {_NO_TORCH}"
+    try:
+        return f"failed: {type(error).__name__}: {error}"
+    except BaseException as other:  # noqa: BLE001 (its own __str__)
+        return f"failed: {type(error).__name__} (its message raised {type(other).__name__})"
+
+
+_NO_TORCH = (
+    "Every pytest run registers rows, before anything has a deadline: neither this module nor a package it is in may"
+    " import torch. Move the function to a module that imports no kernels, e.g. my_kernels_sglhw:register; a row names"
+    " modules and checks as text, and the probe imports them in a child process."
+)

@@ -64,19 +64,26 @@ class Registry:
     def add_provider(self, name: str, target: str) -> None:
         """Add a kernel provider: ``target`` is a module path or ``module:attribute``, imported when it is used.
 
-        :raises RegistryError: a name that is taken; both origins are named.
+        :raises RegistryError: a name that is taken (both origins are named) or not an identifier, or no text as target.
         """
         self._check_name("provider", name, self.providers)
+        if not isinstance(target, str):
+            raise RegistryError(
+                f"provider {name!r} from {self.origin} has the target {target!r}."
+                " Valid: a module path or module:attribute, as text."
+            )
         self.providers[name] = (target, self.origin)
 
     def _built(self, make: Callable[..., Any], row: Mapping[str, Any], **extra: Any) -> Any:
+        if not isinstance(row, Mapping):
+            raise RegistryError(f"invalid row {row!r} from {self.origin}. Valid: a mapping of column to value.")
         try:
             return make(row, **extra)
         except (TypeError, KeyError) as error:
             raise RegistryError(f"invalid row {dict(row)!r} from {self.origin}: {error}") from error
 
     def _check_name(self, kind: str, name: str, taken: Mapping[str, Any]) -> None:
-        if not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise RegistryError(f"{kind} {name!r} from {self.origin} is not a valid name. Valid: [a-z][a-z0-9_]*.")
         if name in taken:
             first = taken[name][1] if kind == "provider" else taken[name].origin

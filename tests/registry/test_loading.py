@@ -1,0 +1,200 @@
+"""Rows of others: whatever their code does is an error that names them, and torch stays out of this process."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+
+import pytest
+
+from pytest_sglhw.errors import RegistryError
+from pytest_sglhw.registry import load
+from pytest_sglhw.registry.no_torch import TorchRefusedError, without_torch
+
+_NUMBERS = itertools.count()
+WHO = "entry point 'mine' of my-rows"
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Install a distribution whose entry point is ``register`` of a module with ``code``; give the module's name."""
+
+    def install(code):
+        module = f"my_rows_{next(_NUMBERS)}"
+        info = tmp_path / "my_rows-1.0.dist-info"
+        info.mkdir()
+        info.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: my-rows\nVersion: 1.0\n")
+        info.joinpath("entry_points.txt").write_text(f"[sglhw]\nmine = {module}:register\n")
+        tmp_path.joinpath(f"{module}.py").write_text(code)
+        monkeypatch.syspath_prepend(tmp_path)
+        return module
+
+    return install
+
+
+@pytest.fixture
+def torch(tmp_path, monkeypatch):
+    """A torch that this process has not loaded, first on the path."""
+    tmp_path.joinpath("torch.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    yield
+    sys.modules.pop("torch", None)
+
+
+#: What the module of an entry point does -> what the error says of it.
+BAD = {
+    "exits": ("import sys; sys.exit(0)", "failed: SystemExit: 0"),
+    "exits in the call": ("def register(registry): raise SystemExit", "failed: SystemExit: "),
+    "skips": ("import pytest; pytest.skip('no', allow_module_level=True)", "failed: Skipped: no"),
+    "raises": ("raise RuntimeError('x')", "failed: RuntimeError: x"),
+    "raises what can't be told": (
+        "class E(Exception):\n    def __str__(self): raise SystemExit\nraise E",
+        "failed: E (its message raised SystemExit)",
+    ),
+    "has no such function": ("", "failed: AttributeError: module '{module}' has no attribute 'register'"),
+    "is no function": ("register = 5", "failed: TypeError: 'int' object is not callable"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_an_entry_point_that_fails_is_named(install, case):
+    """Also where it would end the process without a word."""
+    code, words = BAD[case]
+    module = install(code)
+    with pytest.raises(RegistryError) as error:
+        load()
+
+    assert str(error.value) == f"{WHO} ({module}:register) {words.format(module=module)}"
+
+
+def test_an_interrupt_is_no_failure(install):
+    """Whoever presses Ctrl-C while rows are registered means the run."""
+    install("raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        load()
+
+
+IMPORTS = {
+    "at import": "import torch\ndef register(registry): pass",
+    "a submodule": "import torch.cuda\ndef register(registry): pass",
+    "in the call": "def register(registry): import torch",
+    "by name": "import importlib\ndef register(registry): importlib.import_module('torch')",
+    "passing over every error": "try: import torch\nexcept Exception: pass\ndef register(registry): pass",
+    "passing over everything": "try: import torch\nexcept: pass\ndef register(registry): pass",
+    "raising something else": "try: import torch\nexcept BaseException: raise ValueError\ndef register(registry): pass",
+    "before it exits": "try: import torch\nfinally: raise SystemExit(0)",
+}
+
+
+@pytest.mark.usefixtures("torch")
+@pytest.mark.parametrize("case", IMPORTS)
+def test_an_entry_point_may_not_import_torch(install, tmp_path, case):
+    """It is refused before it is loaded, with the place and what to do."""
+    module = install(IMPORTS[case])
+    line = 2 if "\ndef register(registry): importlib" in IMPORTS[case] else 1
+    with pytest.raises(RegistryError) as error:
+        load()
+
+    assert "torch" not in sys.modules
+    assert str(error.value) == (
+        f"{WHO} ({module}:register) imports torch ({tmp_path / module}.py, line {line}). Every pytest run registers"
+        " rows, before anything has a deadline: neither this module nor a package it is in may import torch. Move the"
+        " function to a module that imports no kernels, e.g. my_kernels_sglhw:register; a row names modules and checks"
+        " as text, and the probe imports them in a child process."
+    )
+
+
+LOOKS = "import importlib.util\nassert importlib.util.find_spec('torch').origin.endswith('torch.py')"
+THREAD = """
+import sys, threading
+thread = threading.Thread(target=__import__, args=['torch'])
+thread.start()
+thread.join()
+assert 'torch' in sys.modules
+"""
+
+
+@pytest.mark.usefixtures("torch")
+@pytest.mark.parametrize(
+    "code",
+    [LOOKS, THREAD],
+    ids=["looks for it", "another thread"],
+)
+def test_what_does_not_import_torch_here_is_left_alone(install, code):
+    """To ask where torch is loads nothing, and what another thread of the program imports is the program's business."""
+    install(f"{code}\ndef register(registry): pass")
+    finders = list(sys.meta_path)
+
+    assert load().platforms
+    assert sys.meta_path == finders
+
+
+def test_a_torch_that_is_loaded_already_may_be_imported(install, monkeypatch):
+    """The program that asks has it; nothing is loaded on our account."""
+    monkeypatch.setitem(sys.modules, "torch", sys)
+    install("import torch\ndef register(registry): pass")
+
+    assert load().platforms
+
+
+def test_where_there_is_no_torch_its_import_fails_as_ever(install, monkeypatch):
+    """``except ImportError`` has its way."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(sys, "path", [])
+    with without_torch(), pytest.raises(ModuleNotFoundError):
+        __import__("torch")
+
+
+@pytest.mark.usefixtures("torch")
+def test_torch_may_be_imported_again_afterwards():
+    """The refusal ends with the registration."""
+    with pytest.raises(TorchRefusedError), without_torch():
+        __import__("torch")
+    __import__("torch")
+
+    assert "torch" in sys.modules
+
+
+def test_the_commands_say_it_as_wrong_usage(install, tmp_path):
+    """Exit status 2 and one line, where ``sys.exit(0)`` would have been taken for a healthy machine."""
+    module = install("import sys; sys.exit(0)")
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from pytest_sglhw.cli import main; sys.exit(main(['doctor']))"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"sglhw doctor: {WHO} ({module}:register) failed: SystemExit: 0\n"
+
+
+#: What a conftest's hook does -> what the error says of it.
+HOOKS = {
+    "raises": ("raise RuntimeError('x')", "failed: RuntimeError: x"),
+    "exits": ("raise SystemExit(0)", "failed: SystemExit: 0"),
+    "no row": (
+        "registry.add_capability(5)",
+        "invalid row 5 from {who}. Valid: a mapping of column to value.",
+    ),
+    "no platform": (
+        "registry.add_platform(None)",
+        "invalid row None from {who}. Valid: a mapping of column to value.",
+    ),
+    "no name": ("registry.add_provider(5, 'a')", "provider 5 from {who} is not a valid name. Valid: [[]a-z]*"),
+    "no target": (
+        "registry.add_provider('mine', 5)",
+        "provider 'mine' from {who} has the target 5. Valid: a module path or module:attribute, as text.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOOKS)
+def test_a_hook_that_fails_is_wrong_usage(pytester, case):
+    """Not an internal error of pytest."""
+    code, words = HOOKS[case]
+    conftest = pytester.makeconftest(f"def pytest_sglhw_register(registry): {code}")
+    pytester.makepyfile("def test_it(): pass")
+    result = pytester.runpytest_subprocess("-p", "sglhw")
+
+    who = f"hook pytest_sglhw_register of {conftest}"
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: *{words.format(who=who)}"])
