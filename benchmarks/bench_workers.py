@@ -18,10 +18,10 @@ ROUNDS, BOUND, QUICK_SECONDS = 3, 1.7, 90.0
 
 #: Each process of a run says at its end how much CPU time it took.
 PLUGIN = """
-import os, time
+import os, pathlib, time
 def pytest_unconfigure(config):
     name = os.environ.get("PYTEST_XDIST_WORKER", "controller")
-    open(os.path.join(os.environ["BENCH_FOLDER"], name), "w").write(str(time.process_time()))
+    pathlib.Path(os.environ["BENCH_FOLDER"], name + ".seconds").write_text(str(time.process_time()))
 """
 
 
@@ -34,9 +34,9 @@ def run(profile: str, *arguments: str) -> tuple[float, dict[str, float]]:
         options = ["-q", "-p", "bench_cpu_time", "-p", "no:cacheprovider", *arguments]
         began = time.perf_counter()
         environment = {**os.environ, "PYTHONPATH": path, "BENCH_FOLDER": folder}
-        subprocess.run([*command, *options], env=environment, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*command, *options], env=environment, cwd=folder, check=True, stdout=subprocess.DEVNULL)
         clock = time.perf_counter() - began
-        return clock, {each.name: float(each.read_text()) for each in Path(folder).iterdir() if not each.suffix}
+        return clock, {each.stem: float(each.read_text()) for each in Path(folder).glob("*.seconds")}
 
 
 def on_two_cores(seconds: dict[str, float]) -> float:

@@ -28,7 +28,7 @@ def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 
 def long_tensor(values: Iterable[int]) -> torch.Tensor:
-    """An int64 tensor in memory of its own. (``torch.tensor`` asks every value for its type.)"""  # noqa: D400, D415
+    """An int64 tensor in memory of its own; ``torch.tensor`` would ask every value for its type."""
     return _tensor(array("q", values), torch.int64)
 
 
