@@ -113,7 +113,7 @@ class PhaseLog:
 
     def add(self, report: pytest.TestReport) -> None:
         """Take the report of one phase, of a subtest, or of a worker's death."""
-        if _is_subtest(report):
+        if is_subtest(report):
             if report.failed:
                 self._seen.setdefault("subtest", ("failed", failure_text(report.longrepr)))
             return
@@ -215,7 +215,8 @@ def shortened(text: str) -> str:
     return text if len(text) <= REASON_LIMIT else text[: REASON_LIMIT - 3] + "..."
 
 
-def _is_subtest(report: pytest.TestReport) -> bool:
+def is_subtest(report: pytest.TestReport) -> bool:
+    """Whether a report is that of a subtest, and none of a phase of its test."""
     # pytest 9 and pytest-subtests both name the subtest in ``context``; a plain report has no such attribute.
     return getattr(report, "context", None) is not None
 

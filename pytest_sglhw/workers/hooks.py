@@ -40,7 +40,7 @@ def _isolate(config: pytest.Config) -> None:
 def _contain(config: pytest.Config) -> None:
     from pytest_sglhw.workers.poison import Poison
 
-    config.pluginmanager.register(Poison(), "sglhw-poison")
+    config.pluginmanager.register(Poison(config), "sglhw-poison")
 
 
 class Controller:
@@ -86,6 +86,15 @@ class Controller:
             self._config.stash[WORKER_DEVICES] = self.devices
             # The mask was set just before PINNED, whatever else the spec of the worker sets.
             self.devices[node.gateway.id] = env[list(env)[list(env).index(PINNED) - 1]]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take what a worker hands over that ended."""
+        loss = getattr(node, "workeroutput", {}).get("sglhw_lost_device")
+        if loss is not None:
+            from pytest_sglhw.workers.lost_devices import Loss, take
+
+            take(self._config, node.gateway.id, Loss(*loss))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Show which worker had which devices, or that all of them shared what each could have had for itself."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 #: Set in the child's configuration: the test runs there like any other.
 IN_CHILD = pytest.StashKey[bool]()
@@ -42,6 +43,14 @@ class IsolatedRun:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Keep the one test: an argument may name more (all parameters of a function)."""
         items[:] = [item for item in items if item.nodeid == self._job.nodeid]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool:
+        """Run the test once: whoever runs it again does so in the parent, with a child for each attempt."""
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        runtestprotocol(item, nextitem=None)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

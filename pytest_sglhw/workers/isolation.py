@@ -24,6 +24,7 @@ from pytest_sglhw.errors import PytestSglhwWarning
 from pytest_sglhw.gates.names import ISOLATED
 from pytest_sglhw.gates.reports import add_hint, fail
 from pytest_sglhw.report.nodeids import without_group
+from pytest_sglhw.report.results import is_subtest
 from pytest_sglhw.workers.isolated_child import IN_CHILD, Job
 
 #: Options of the parent that must not reach the child: it runs one test and writes none of its files.
@@ -44,6 +45,8 @@ class ChildRun(NamedTuple):
     """What came back from the child: its report of each phase, how it ended, and what it printed (``None``: to us)."""
 
     reports: dict[str, pytest.TestReport]
+    beside: list[pytest.TestReport]
+    """Reports beside those of the phases: one for each subtest that has something to say."""
     returncode: int
     output: str | None
 
@@ -66,7 +69,7 @@ class Isolation:
         """Put the child in the place of the test."""
         if item.get_closest_marker(ISOLATED) is not None and not item.config.stash.get(IN_CHILD, False):
             item.setup = lambda: _setup(item)  # type: ignore[method-assign]
-            item.runtest = lambda: _end_phase(item, "call")  # type: ignore[method-assign]
+            item.runtest = lambda: _call(item)  # type: ignore[method-assign]
             item.teardown = lambda: None  # type: ignore[method-assign]  # there is nothing of its own here
         return (yield)
 
@@ -104,6 +107,12 @@ def _setup(item: pytest.Item) -> None:
     _end_phase(item, "setup")
 
 
+def _call(item: pytest.Item) -> None:
+    for report in item.stash[_RUN].beside:
+        item.ihook.pytest_runtest_logreport(report=report)
+    _end_phase(item, "call")
+
+
 def _end_phase(item: pytest.Item, phase: str) -> None:
     report = item.stash[_RUN].reports[phase]
     if not report.passed:
@@ -126,7 +135,8 @@ def _run_child(item: pytest.Item) -> ChildRun:
         file.write_bytes(pickle.dumps(job))
         output = Path(folder, "output") if item.config.option.capture != "no" else None
         returncode = _spawn([sys.executable, "-c", _BOOTSTRAP, str(file)], output, _environment(item.config))
-        return ChildRun(_reports(item.config, Path(job.reports)), returncode, _tail(output) if output else None)
+        phases, beside = _reports(item.config, Path(job.reports))
+        return ChildRun(phases, beside, returncode, _tail(output) if output else None)
 
 
 def _environment(config: pytest.Config) -> dict[str, str]:
@@ -188,10 +198,15 @@ def _picklable(options: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _reports(config: pytest.Config, file: Path) -> dict[str, pytest.TestReport]:
-    found: dict[str, pytest.TestReport] = {}
+def _reports(config: pytest.Config, file: Path) -> tuple[dict[str, pytest.TestReport], list[pytest.TestReport]]:
+    """The report of each phase, and the others (of subtests) in their order."""
+    phases: dict[str, pytest.TestReport] = {}
+    beside: list[pytest.TestReport] = []
     with file.open("rb") as stream, contextlib.suppress(EOFError, pickle.UnpicklingError):
         while True:
             report = config.hook.pytest_report_from_serializable(config=config, data=pickle.load(stream))
-            found[report.when] = report
-    return found
+            if is_subtest(report) or report.when in phases:
+                beside.append(report)
+            else:
+                phases[report.when] = report
+    return phases, beside

@@ -2,6 +2,9 @@
 
 An illegal access leaves the context of its process unusable, so every device test after it would fail for a reason that
 is not its own. The first one fails; the rest of that process's device tests are ``not_run (poisoned by <nodeid>)``.
+A further attempt at the test that lost the device fails again: a rerun must not turn the loss into a skip.
+
+What was not run for a lost device makes a run red even where the test that lost it was expected to fail.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from pytest_sglhw.gates.names import ISOLATED
 from pytest_sglhw.gates.reports import attach
 from pytest_sglhw.gates.runtime import VERDICT
 from pytest_sglhw.workers.isolated_child import IN_CHILD
+from pytest_sglhw.workers.lost_devices import Loss, note
 
 
 class PoisonedSkip(pytest.skip.Exception):  # type: ignore[name-defined,misc]
@@ -26,15 +30,20 @@ class PoisonedSkip(pytest.skip.Exception):  # type: ignore[name-defined,misc]
 class Poison:
     """Plugin that keeps an eye on the device context of this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
         self.by: str | None = None
+        self._error = ""
+        self._not_run = 0
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Stop a device test in a poisoned process before its fixtures touch the device.
 
         Not ``tryfirst``: the verdict, by which a device test is known, comes from a hook that is.
         """
-        if self.by is not None and uses_device(item):
+        if self.by == item.nodeid:
+            _fail_again(item, self._error)
+        elif self.by is not None and uses_device(item):
             raise PoisonedSkip(f"poisoned by {self.by}")
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -58,9 +67,25 @@ class Poison:
             facts = {"outcome": "not_run", "reason_code": "poisoned", "reason": str(error)}
             attach(report, {**getattr(report, "sglhw", {}), **facts})
             report.longrepr = (os.fspath(item.path), (item.location[1] or 0) + 1, f"Skipped: {error}")
+            self._not_run += 1
+            self._note()
         elif self.by is None and is_sticky(error):
-            self.by = item.nodeid
+            self.by, self._error = item.nodeid, call.excinfo.exconly()
+            self._note()
         return report
+
+    def _note(self) -> None:
+        note(self._config, Loss(str(self.by), self._error, self._not_run))
+
+
+def _fail_again(item: pytest.Item, error: str) -> None:
+    """Let an attempt at the test that lost the device fail as that one did, without touching the device."""
+
+    def runtest() -> None:
+        pytest.fail(f"this process has lost its device in an earlier attempt at this test: {error}", pytrace=False)
+
+    item.setup = item.teardown = lambda: None  # type: ignore[method-assign]
+    item.runtest = runtest  # type: ignore[method-assign]
 
 
 def uses_device(item: pytest.Item) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from .helpers import RUNS_AGAIN, named, read_records
+
 
 @pytest.fixture
 def run(pytester: pytest.Pytester):
@@ -320,3 +322,58 @@ def test_children_do_not_probe_again(pytester, monkeypatch):
     )
     pytester.runpytest_subprocess("-p", "sglhw", "-p", "no:cacheprovider").assert_outcomes(passed=3)
     assert pytester.path.joinpath("probes").read_text() == "probe "
+
+
+SUBTESTS = """
+    import unittest
+    from pytest_sglhw import isolated_device
+    pytestmark = {marks}
+
+    class Test(unittest.TestCase):
+        def test_sub(self):
+            for i in range(3):
+                with self.subTest(i=i):
+                    self.assertNotEqual(i, 1, "in the subtest")
+
+    def test_fixture(subtests):
+        with subtests.test(msg="named"):
+            assert 0, "in the fixture's"
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["here", "worker"])
+def test_subtests_come_back(run, pytester, workers):
+    """A failed subtest is shown and counted as without isolation, and its test is failed in the report."""
+    if pytest.version_tuple < (9, 0):
+        pytest.skip("subtests came with pytest 9.0")
+    args = (*workers, "--sglhw-report", "report.jsonl")
+    plain = run(SUBTESTS.format(marks="[]"), *args)
+    here = read_records(pytester.path / "report.jsonl")
+    isolated = run(SUBTESTS.format(marks="[isolated_device]"), *args)
+    there = read_records(pytester.path / "report.jsonl")
+    assert isolated.ret == plain.ret == pytest.ExitCode.TESTS_FAILED
+    assert isolated.parseoutcomes() == plain.parseoutcomes()
+    isolated.stdout.fnmatch_lines(["E *AssertionError: *in the subtest", "E *AssertionError: in the fixture's*"])
+    found = {name: (r["outcome"], r["reason"]) for name, r in named(there).items()}
+    assert found == {name: (r["outcome"], r["reason"]) for name, r in named(here).items()}
+    assert {outcome for outcome, _ in found.values()} == {"failed"}
+
+
+def test_each_attempt_has_a_child_of_its_own(run, pytester):
+    """A plugin that runs a failed test again does so once, outside, and the children leave it alone."""
+    pytester.makeconftest(RUNS_AGAIN)
+    result = run(
+        """
+        import os
+        from pytest_sglhw import isolated_device
+
+        @isolated_device
+        def test_flaky():
+            with open("pids", "a") as file:
+                print(os.getpid(), file=file)
+            with open("pids") as file:
+                assert len(file.readlines()) == 3
+        """
+    )
+    result.assert_outcomes(passed=1)
+    assert len(set(pytester.path.joinpath("pids").read_text().split())) == 3

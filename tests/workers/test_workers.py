@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from .helpers import RUNS_AGAIN
+
 LOG_MASK = """
     import os, pathlib
     SEEN_AT_IMPORT = {name: value for name, value in os.environ.items() if name.endswith("_VISIBLE_DEVICES")}
@@ -230,3 +232,65 @@ def test_a_late_error_is_the_failure_of_the_test_that_caused_it(pytester):
     result = run(pytester, "--sglhw-fake", "cuda", "-rf", "test_it.py")
     result.stdout.fnmatch_lines(["FAILED test_it.py::test_launches - RuntimeError: CUDA error: device-side*"])
     result.stdout.fnmatch_lines(["*1 failed, *1 not run*"])
+
+
+LOSES_ITS_DEVICE = """
+    import pytest
+    from pytest_sglhw import cuda_only
+
+    @cuda_only
+    {mark}
+    def test_bad():
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    @cuda_only
+    @pytest.mark.parametrize("n", range({after}))
+    def test_after(n):
+        pass
+"""
+WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["here", "worker"])
+
+
+@WORKERS
+def test_the_test_that_lost_the_device_stays_a_failure_when_it_is_run_again(pytester, workers):
+    """A further attempt fails for the loss; it is not "poisoned by" itself, which would be green."""
+    pytester.makeconftest(RUNS_AGAIN)
+    pytester.makepyfile(LOSES_ITS_DEVICE.format(mark="", after=1))
+    result = run(pytester, "--sglhw-fake", "cuda", "--sglhw-report", "report.jsonl", *workers)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    records = list(map(json.loads, pytester.path.joinpath("report.jsonl").read_text().splitlines()))
+    attempts = [r for r in records if r["kind"] == "test" and r["nodeid"].endswith("::test_bad")]
+    assert [(r["outcome"], r["phase"], r.get("rerun", False)) for r in attempts] == [
+        ("failed", "call", True),
+        ("failed", "call", True),
+        ("failed", "call", False),
+    ]
+    lost = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    assert attempts[-1]["reason"] == (
+        f"Failed: this process has lost its device in an earlier attempt at this test: {lost}"
+    )
+    assert records[-1]["counts"] == {"failed": 1, "not_run": 1}
+
+
+@WORKERS
+def test_a_loss_that_was_expected_does_not_make_the_rest_green(pytester, workers):
+    """The test is ``xfailed``, those after it were not run: exit status 1, with the loss named."""
+    pytester.makepyfile(test_it=LOSES_ITS_DEVICE.format(mark="@pytest.mark.xfail", after=2))
+    result = run(pytester, "--sglhw-fake", "cuda", *workers)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    who = f"{'gw0: ' if workers else ''}test_it.py::test_bad"
+    error = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    result.stdout.fnmatch_lines(
+        [
+            f"sglhw: {who} lost the device of its process ({error}): 2 device tests after it not run",
+            "sglhw: with isolated_device a test loses the device of its own process alone",
+        ]
+    )
+
+
+def test_a_loss_that_cost_nothing_is_named(pytester):
+    """It was the last device test, and to fail: the run is green and says so."""
+    pytester.makepyfile(test_it=LOSES_ITS_DEVICE.format(mark="@pytest.mark.xfail", after=0))
+    result = run(pytester, "--sglhw-fake", "cuda")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["sglhw: test_it.py::test_bad lost the device*: 0 device tests after it not run"])
