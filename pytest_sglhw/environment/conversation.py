@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_sglhw.environment.asking import Answer, Fault
-from pytest_sglhw.environment.processes import COOKIE, end, told_exit
+from pytest_sglhw.environment.processes import COOKIE, Watch, end, told_exit
 
 CHILD = Path(__file__).with_name("child.py")
 
@@ -38,6 +38,7 @@ class Child:
             "poisoned": poisoned,
             "seconds": cap,
         }
+        self._watch = Watch(self._nonce, self._folder)
         try:
             answers.touch()
             self._reader = answers.open("rb")
@@ -50,7 +51,9 @@ class Child:
                 env={**environ, COOKIE: self._nonce, "PYTHONUNBUFFERED": "1"},
                 start_new_session=True,
             )
+            self._watch.over(self._process.pid)
         except BaseException:
+            self._watch.end()
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
 
@@ -128,6 +131,7 @@ class Child:
             except OSError:
                 continue
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._watch.end()
 
 
 def _answer(stage: str, event: dict[str, Any]) -> Answer:

@@ -1,10 +1,15 @@
-"""End a child process and everything that it started."""
+"""End a child process and everything that it started, also when the process that started it is killed first.
+
+Run as a file, it is the watch over one child: it stands alone and imports nothing of this package.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,35 +21,107 @@ if TYPE_CHECKING:
 COOKIE = "SGLHW_PROBE_COOKIE"
 
 
+class Watch:
+    """A process that ends a child where this process can't any more, since it was killed: it sees that a pipe closes.
+
+    A signal handler would be the host program's to set, and none sees SIGKILL.
+    """
+
+    def __init__(self, cookie: str, folder: str) -> None:
+        """Begin; ``folder`` is removed too."""
+        import subprocess
+
+        self._process: subprocess.Popen[bytes] | None = None
+        if os.name == "posix":
+            with contextlib.suppress(OSError):  # no process to be had: then without
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", __file__, cookie, folder],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+
+    def over(self, child: int) -> None:
+        """Say which process it is about."""
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.write(b"%d\n" % child)
+                self._process.stdin.flush()
+
+    def end(self) -> None:
+        """Call it off."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.kill()  # before the pipe closes, which means that this process is gone
+            self._process.wait()
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
+
+def _watch(cookie: str, folder: str) -> None:
+    said = sys.stdin.buffer.read().split()  # until the other end is gone
+    if said:
+        _kill(int(said[0]), cookie)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def end(process: subprocess.Popen[bytes], cookie: str) -> None:
     """Kill the child, its process group and its strays, and reap the child."""
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+    if process.poll() is None:
+        with contextlib.suppress(OSError, AttributeError):
+            os.kill(process.pid, signal.SIGSTOP)  # what it started is found by its parent as long as that lives
+    _kill(process.pid, cookie)
     with contextlib.suppress(OSError):
         process.kill()
-    # Twice: a stray may have been starting another one while it was being looked for.
-    for _ in range(2):
-        for stray in strays(cookie, process.pid):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(stray, signal.SIGKILL)
     process.wait()
 
 
-def strays(cookie: str, session: int) -> Iterator[int]:
-    """Yield the processes that carry ``cookie`` in their environment or are of ``session``, where ``/proc`` tells."""
-    wanted = f"{COOKIE}={cookie}".encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        pid = int(entry.name)
-        if pid in (os.getpid(), session):
-            continue
-        try:
-            stat = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-            carries = wanted in (entry / "environ").read_bytes().split(b"\0")
-        except OSError:  # gone, or somebody else's
-            continue
-        if stat[0] != b"Z" and (carries or int(stat[3]) == session):
+def _kill(child: int, cookie: str) -> None:
+    found = list(strays(cookie, child))
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, signal.SIGKILL)
+    # Again: a stray may have been starting another one while it was being looked for.
+    for stray in (*found, *strays(cookie, child)):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(stray, signal.SIGKILL)
+
+
+def strays(cookie: str, child: int) -> Iterator[int]:
+    """Yield what ``child`` started and is alive, where ``/proc`` tells.
+
+    That is what has it for an ancestor, is of its session or carries ``cookie`` in its environment. Nothing is left to
+    tell by of a process that changed its session, cleared its environment and whose parent has ended.
+    """
+    parents: dict[int, int] = {}
+    sessions: dict[int, int] = {}
+    for pid in _pids():
+        with contextlib.suppress(OSError):  # gone
+            state, parent, _, session = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[:4]
+            if state != b"Z":
+                parents[pid], sessions[pid] = int(parent), int(session)
+    for pid in parents.keys() - {os.getpid(), child}:
+        if sessions[pid] == child or child in _ancestors(pid, parents) or _carries(pid, cookie):
             yield pid
+
+
+def _pids() -> Iterator[int]:
+    return (int(entry.name) for entry in Path("/proc").glob("[0-9]*"))
+
+
+def _ancestors(pid: int, parents: dict[int, int]) -> Iterator[int]:
+    seen: set[int] = set()  # a number may have been given anew in the meantime
+    while pid in parents and pid not in seen:
+        seen.add(pid)
+        pid = parents[pid]
+        yield pid
+
+
+def _carries(pid: int, cookie: str) -> bool:
+    try:
+        return f"{COOKIE}={cookie}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # gone, or somebody else's
+        return False
 
 
 def told_exit(status: int) -> str:
@@ -54,3 +131,7 @@ def told_exit(status: int) -> str:
     with contextlib.suppress(ValueError):
         return f"was killed by {signal.Signals(-status).name}"
     return f"was killed by signal {-status}"
+
+
+if __name__ == "__main__":
+    _watch(*sys.argv[1:])

@@ -1,0 +1,90 @@
+"""What a probe started ends with it, also where the process that asked is killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hostile import DEADLINE, doctor, h100, plant, torch_package
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+
+#: A package that starts a process which nothing but its parent tells of, and notes who it is.
+CLEAN = """
+import os, subprocess
+process = subprocess.Popen(["sleep", "600"], env={}, start_new_session=True)
+with open(os.environ["STRAYS"], "a") as file: file.write(f"{process.pid}\\n")
+"""
+HUNG = "\nimport os, time\nopen(os.environ['HUNG'], 'w').write(str(os.getpid()))\ntime.sleep(600)"
+
+
+def test_a_process_of_its_own_session_and_environment_ends(tmp_path, monkeypatch):
+    """Found by its parent, which is held until it has been looked for."""
+    monkeypatch.setenv("STRAYS", str(tmp_path / "strays"))
+    seen = doctor(tmp_path, h100() | {"sgl_kernel/__init__.py": CLEAN, "sgl_kernel/kvcacheio.py": ""})
+
+    strays = [int(pid) for pid in tmp_path.joinpath("strays").read_text().split()]
+    assert strays
+    assert not [pid for pid in strays if _alive(pid)]
+    assert seen.left == []
+
+
+COMMANDS = {
+    "doctor": ["pytest_sglhw", "doctor"],
+    "pytest": ["pytest", "-p", "sglhw", "-p", "no:cacheprovider", "--sglhw-probe-timeout", "60", "test_it.py"],
+}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_probe_ends_with_the_process_that_asked(tmp_path, command, number):
+    """With all that its child started, and its folder: that is how a CI job is cancelled."""
+    files = torch_package(CLEAN + HUNG, cuda="13.0")
+    files["test_it.py"] = "import pytest\n@pytest.mark.cuda_only\ndef test_it(): pass"
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environ = plant(tmp_path, files) | {
+        "HUNG": str(tmp_path / "hung"),
+        "STRAYS": str(tmp_path / "strays"),
+        "TMPDIR": str(temporary),
+    }
+    asking = subprocess.Popen([sys.executable, "-m", *COMMANDS[command]], env=environ, cwd=tmp_path)
+    _until(lambda: tmp_path.joinpath("hung").is_file() and tmp_path.joinpath("hung").read_text())
+    child, stray = int(tmp_path.joinpath("hung").read_text()), int(tmp_path.joinpath("strays").read_text())
+    assert [path.name[:12] for path in temporary.iterdir()] == ["sglhw-probe-"]
+    asking.send_signal(number)
+
+    assert asking.wait(30) == -number
+    _until(lambda: not _alive(child) and not _alive(stray) and not list(temporary.iterdir()))
+
+
+def _until(condition, seconds=10 * DEADLINE):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def _alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
+def test_nothing_watches_after_the_end(tmp_path):
+    """No process and no folder is left of a probe that went well."""
+    code = (
+        "import os, pytest_sglhw\n"
+        "assert pytest_sglhw.probe_environment((), full=True).probe.status != 'skipped'\n"
+        "try: os.waitpid(-1, os.WNOHANG)\nexcept ChildProcessError: print('none')"
+    )
+    environ = plant(tmp_path, h100()) | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
+
+    assert done.stdout == "none\n", done.stderr
+    assert not list(tmp_path.glob("sglhw-probe-*"))
