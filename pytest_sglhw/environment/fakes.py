@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,13 +31,21 @@ def fake_environment(text: str, registry: Registry) -> Environment:
 
     :raises RecordError: what is wrong with it, where, and what is valid.
     """
-    shipped = MACHINES / f"{text}.json"
-    if re.fullmatch(r"[\w.-]+", text) and shipped.is_file():
-        return _from_file(shipped, text, registry)
-    path = Path(text)
-    if path.suffix == ".json" or path.is_file():
-        return _from_file(path, text, registry)
+    if text in shipped_machines():
+        return _from_file(MACHINES / f"{text}.json", text, registry)
+    if _names_a_file(text, registry):
+        return _from_file(Path(text), text, registry)
     return from_spec(text, registry)
+
+
+def _names_a_file(text: str, registry: Registry) -> bool:
+    """Say whether ``text`` is a file and no SPEC: one that begins with a platform is a SPEC, whatever lies around."""
+    if text.endswith(".json"):
+        return True
+    match = _SPEC.fullmatch(text)
+    if match and platform_named(match["platform"], registry.platforms.values()):
+        return False
+    return os.path.isfile(text)  # unlike Path.is_file false for what is too long for a name
 
 
 def shipped_machines() -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pytest_sglhw.environment.fakes import MACHINES, fake_environment, shipped_machines
+from pytest_sglhw.environment.fakes import MACHINES, fake_environment, from_spec, shipped_machines
 from pytest_sglhw.environment.records import Environment
 from pytest_sglhw.errors import RecordError
 from pytest_sglhw.registry.loading import built_in
@@ -146,3 +146,43 @@ def test_an_empty_spec_is_a_usage_error(pytester):
         "ERROR: --sglhw-fake: '' names no machine. Valid: platform[:arch][*count][,+capability...] or a FILE."
         in result.stderr.lines
     )
+
+
+@pytest.mark.parametrize("spec", ["cuda", "nvidia", "cuda:sm90*2"])
+def test_a_file_does_not_shadow_a_spec(tmp_path, monkeypatch, spec):
+    """Only its path makes it a machine."""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.joinpath(spec).write_text("{}")
+
+    assert fake_environment(spec, built_in()).platform == "cuda"
+    with pytest.raises(RecordError, match="no 'schema'"):
+        fake_environment(f"./{spec}", built_in())
+
+
+def test_a_file_may_have_any_name_that_is_no_spec(tmp_path, monkeypatch):
+    """The end ``.json`` is not needed."""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.joinpath("runner-3").write_text(json.dumps(from_spec("rocm", built_in()).to_json()))
+
+    assert fake_environment("runner-3", built_in()).platform == "rocm"
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (f"cuda{',-kvcacheio' * 500}", None),
+        (f"cuda,-{'x' * 5000}", "is not a capability"),
+        ("x" * 5000, "no platform"),
+        (f"{'x' * 5000}.json", "File name too long"),
+        ("cuda\0", "no platform"),
+        ("cuda\0.json", "embedded null byte"),
+    ],
+    ids=["valid", "capability", "platform", "file", "null", "null in a file"],
+)
+def test_a_spec_that_is_no_name_of_a_file_is_read_or_refused(spec, words):
+    """However long it is, and whatever is in it."""
+    if words is None:
+        assert fake_environment(spec, built_in()).capability("kvcacheio").state == "unavailable"
+        return
+    with pytest.raises(RecordError, match=words):
+        fake_environment(spec, built_in())
