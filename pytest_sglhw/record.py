@@ -76,6 +76,25 @@ def as_dict(value: Any) -> Any:
     return value
 
 
+def encodable(value: T) -> T:
+    """Return a copy of a record whose every text can be written as UTF-8: what no encoding knows becomes an escape.
+
+    A variable of the environment or what a driver says may be any bytes; Python keeps them as surrogates,
+    which neither a report nor the way to a worker can carry.
+    """
+    return replace(value, **{name: _encodable(getattr(value, name)) for name in value._fields})
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, Record):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    return type(value)(map(_encodable, value)) if isinstance(value, (tuple, list)) else value
+
+
 def _values(record: Any) -> tuple[Any, ...]:
     return tuple([getattr(record, name) for name in record._fields])
 

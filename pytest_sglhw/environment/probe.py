@@ -24,7 +24,7 @@ from pytest_sglhw.environment.ladder import Climber
 from pytest_sglhw.environment.packages import normal_name
 from pytest_sglhw.environment.records import Device, Environment, ProbeOutcome
 from pytest_sglhw.environment.static import StaticFacts, gather, platform_strings
-from pytest_sglhw.record import Record, replace
+from pytest_sglhw.record import Record, encodable, replace
 
 if TYPE_CHECKING:
     from pytest_sglhw.registry import Registry
@@ -95,7 +95,7 @@ class Probe:
         with self._asker:
             record = known or self._platform()
             wanted = self._registry.capabilities if capabilities is None else capabilities
-            return self._with_capabilities(record, [n for n in wanted if n not in record.capabilities])
+            return encodable(self._with_capabilities(record, [n for n in wanted if n not in record.capabilities]))
 
     def _platform(self) -> Environment:
         if self._static.settles_cpu and not self._full:

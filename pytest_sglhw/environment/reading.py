@@ -17,7 +17,7 @@ from pytest_sglhw.environment.records import (
     ProbeOutcome,
 )
 from pytest_sglhw.errors import RecordError
-from pytest_sglhw.record import Record
+from pytest_sglhw.record import Record, encodable
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)
@@ -50,7 +50,7 @@ def read_environment(data: Any, where: str) -> Environment:
             raise RecordError(f"{where}: no {key!r}. An environment record has {', '.join(REQUIRED)}. {_REMEDY}")
     reader.schema(record["schema"])
     values = {key: read(reader, key, record[key]) for key, read in _READERS.items() if key in record}
-    return Environment(**values)
+    return encodable(Environment(**values))
 
 
 class _Reader:

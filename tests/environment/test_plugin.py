@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
 import pytest
+from hostile import TENSORS, namespace
 
 PREDICATES = """
 import pytest, pytest_sglhw
@@ -168,6 +170,46 @@ def test_eight_workers_start_one_probe(pytester, monkeypatch):
 
     result.assert_outcomes(skipped=16)
     assert (pytester.path / "probes").read_text().splitlines() == ["probe"]
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="variables are UTF-8 there")
+def test_what_is_no_text_reaches_the_report_of_workers(pytester, monkeypatch):
+    """A mask that no encoding knows is written with escapes, everywhere alike."""
+    pytest.importorskip("xdist")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,\udcff")
+    plant_torch(pytester, monkeypatch, namespace("cuda", name="NVIDIA H100") + TENSORS)
+    pytester.makepyfile(
+        """
+        import pytest
+        @pytest.mark.cuda_only
+        def test_it(sglhw_environment): assert sglhw_environment.masks["CUDA_VISIBLE_DEVICES"] == "0,\\\\udcff"
+        @pytest.mark.rocm_only
+        def test_other(): pass
+        """
+    )
+    options = ["--junitxml=junit.xml", "--sglhw-report=report.jsonl", "--sglhw-probe-timeout=30"]
+    result = pytester.runpytest_subprocess("-p", "sglhw", "-p", "xdist", "-n2", *options)
+
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.no_fnmatch_line("*DumpError*")
+    result.stderr.no_fnmatch_line("*DumpError*")
+    written = pytester.path.joinpath("report.jsonl").read_text(encoding="utf-8")
+    assert '"CUDA_VISIBLE_DEVICES":"0,\\\\udcff"' in written
+
+
+def test_a_record_of_what_is_no_text_is_read_with_escapes(pytester):
+    """As if it had been probed here."""
+    data = {"schema": "1.0", "platform": "cuda", "device_type": "cuda", "capabilities": {}}
+    data["devices"] = [{"index": 0, "name": "H\udcff"}]
+    pytester.path.joinpath("machine.json").write_text(json.dumps(data))
+    pytester.makepyfile(
+        r"""
+        def test_it(sglhw_environment): assert sglhw_environment.devices[0].name == "H\\udcff"
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "sglhw", "--sglhw-fake", "machine.json")
+
+    result.assert_outcomes(passed=1)
 
 
 def plant_torch(pytester, monkeypatch, code):
