@@ -54,9 +54,10 @@ def hiding_mask(platform: Platform, environ: Mapping[str, str], nodes: Sequence[
     return next((mask for mask in masks_of(platform, environ) if mask.hides_all(count)), None)
 
 
+# Patterns are compiled when a mask is set: most runs read this module for the header, and have none.
 #: 0, and for Level Zero tiles 0.1. The runtimes read a number as far as it goes: 1st is 1.
-_NUMBER = re.compile(r"\+?(\d+(?:\.\d+)?)")
-_IDENTITY = re.compile(r"(GPU|MIG)-?[0-9a-z/._-]+", re.IGNORECASE)
+_NUMBER = r"\+?(\d+(?:\.\d+)?)"
+_IDENTITY = r"((?i:GPU|MIG))-?[0-9a-zA-Z/._-]+"
 
 #: Gaudi's numbers are those of modules on the board: a container that has two of them may have 4 and 5.
 _MODULES = frozenset({"HABANA_VISIBLE_MODULES"})
@@ -76,14 +77,14 @@ def tokens_of(variable: str, value: str) -> tuple[str, ...]:
         token = word.strip()
         if not first or _kind(token) != first:
             break
-        number = _NUMBER.match(token)
+        number = re.match(_NUMBER, token)
         tokens.append(number[1] if number else token)
     repeated = variable in _NO_REPEATS and len(set(tokens)) < len(tokens)
     return () if repeated else tuple(dict.fromkeys(tokens))
 
 
 def _kind(token: str) -> str:
-    if _NUMBER.match(token):
+    if re.match(_NUMBER, token):
         return "number"
-    identity = _IDENTITY.fullmatch(token)
+    identity = re.fullmatch(_IDENTITY, token)
     return identity[1].upper() if identity else ""

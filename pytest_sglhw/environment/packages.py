@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
-
-_DIST_INFO = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)(?:-py[\d.]+)?\.(?:dist-info|egg-info)")
 
 
 def distributions(paths: Iterable[str]) -> dict[str, str]:
@@ -23,15 +20,23 @@ def distributions(paths: Iterable[str]) -> dict[str, str]:
         except OSError:  # zip files and paths that are not there
             continue
         for name in names:
-            match = name.endswith("-info") and _DIST_INFO.fullmatch(name)
-            if match:
-                found.setdefault(normal_name(match["name"]), match["version"])
+            stem, _, kind = name.rpartition(".")
+            if kind in ("dist-info", "egg-info"):
+                project, _, version = _without_python(stem).rpartition("-")
+                if project:
+                    found.setdefault(normal_name(project), version)
     return found
 
 
+def _without_python(stem: str) -> str:
+    """Cut the Python version off the name of an egg: ``name-1.0-py3.11``."""
+    before, dash, tag = stem.rpartition("-py")
+    return before if dash and tag.replace(".", "").isdigit() else stem
+
+
 def normal_name(name: str) -> str:
-    """One spelling of a distribution's name: lower case, with dashes."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    """One spelling of a distribution's name: lower case, with single dashes."""
+    return "-".join(filter(None, name.lower().replace("_", "-").replace(".", "-").split("-")))
 
 
 def find_module(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:

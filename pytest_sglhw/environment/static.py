@@ -137,7 +137,7 @@ def _matches(root: str, pattern: str) -> list[str]:
 
 
 def _entries(folder: str, pattern: str) -> list[str]:
-    stem = re.split(r"[*?[]", pattern, maxsplit=1)[0]
+    stem = pattern[: next((at for at, letter in enumerate(pattern) if letter in "*?["), None)]
     if stem == pattern:
         return [pattern] if os.path.lexists(f"{folder}/{pattern}") else []
     try:

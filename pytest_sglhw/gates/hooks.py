@@ -36,7 +36,7 @@ _SETTLED = (
 
 _CONDITIONAL = ("skipif", "xfail")
 #: What may be the mark of a row that somebody added.
-_ADDED_MARK = re.compile(rb"\brequires_[a-z][a-z0-9_]*|(?<=\bmark\.)[a-z][a-z0-9_]*_only\b")
+_ADDED_MARK = rb"\brequires_[a-z][a-z0-9_]*|(?<=\bmark\.)[a-z][a-z0-9_]*_only\b"
 
 
 def register(config: pytest.Config, settings: Settings) -> None:
@@ -172,10 +172,12 @@ class Gates:
         if collector.path.suffix != ".py":
             return
         try:
-            found = {name.decode() for name in _ADDED_MARK.findall(collector.path.read_bytes())}
+            text = collector.path.read_bytes()
         except OSError:
             return
-        unknown = found - self._lines.keys()
+        if b"requires_" not in text and b"_only" not in text:  # spares most runs the compilation of the pattern
+            return
+        unknown = {name.decode() for name in re.findall(_ADDED_MARK, text)} - self._lines.keys()
         if unknown and unknown - self._registered():
             self._add_marks()
 
