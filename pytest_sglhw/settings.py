@@ -167,9 +167,9 @@ def _settings(values: dict[str, Any], shard: str | None) -> Settings:
         kernels=tuple(values["kernels"] or ()),
         profile=_choice("profile", values),
         probe=_choice("probe", values),
-        probe_timeout=_positive("probe-timeout", values, float),
+        probe_timeout=_timeout("probe-timeout", values),
         devices=values["devices"] or "off",
-        devices_per_worker=_positive("devices-per-worker", values, int),
+        devices_per_worker=_positive("devices-per-worker", values),
         vacuous=_choice("vacuous", values),
         peak_memory=_choice("peak-memory", values) == "on",
         junit_properties=_choice("junit-properties", values) == "on",
@@ -212,19 +212,32 @@ def _choice(stem: str, values: dict[str, Any]) -> str:
     option = _BY_STEM[stem]
     value = str(values[stem] or option.default)
     if value not in option.choices:
-        raise pytest.UsageError(
-            f"{value!r} is not a valid {stem} ({_where(stem)}). Valid: {', '.join(option.choices)}."
-        )
+        raise _invalid(stem, value, ", ".join(option.choices))
     return value
 
 
-def _positive(stem: str, values: dict[str, Any], kind: type) -> Any:
-    text = values[stem] or _BY_STEM[stem].default
+def _positive(stem: str, values: dict[str, Any]) -> int:
+    text = str(values[stem] or _BY_STEM[stem].default)
     try:
-        number = kind(text)
+        number = int(text)
     except ValueError:
         number = 0
-    if not 0 < number < float("inf"):
-        what = "a whole number of at least 1" if kind is int else "a number of seconds above 0"
-        raise pytest.UsageError(f"{text!r} is not a valid {stem} ({_where(stem)}). Valid: {what}.")
+    if number < 1:
+        raise _invalid(stem, text, "a whole number of at least 1")
     return number
+
+
+def _timeout(stem: str, values: dict[str, Any]) -> float:
+    text = values[stem]
+    if not text:
+        return float(str(_BY_STEM[stem].default))
+    from pytest_sglhw.timeouts import VALID, timeout_of
+
+    seconds = timeout_of(text)
+    if seconds is None:
+        raise _invalid(stem, text, VALID)
+    return seconds
+
+
+def _invalid(stem: str, value: str, valid: str) -> pytest.UsageError:
+    return pytest.UsageError(f"{value!r} is not a valid {stem} ({_where(stem)}). Valid: {valid}.")

@@ -15,6 +15,7 @@ from pytest_sglhw.environment.doctor_text import render
 from pytest_sglhw.environment.probe import TIMEOUT, Probe
 from pytest_sglhw.environment.static import gather
 from pytest_sglhw.errors import RegistryError
+from pytest_sglhw.timeouts import VALID, timeout_of
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.records import Environment
@@ -89,10 +90,7 @@ def _usage(text: str) -> int:
 
 
 def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a valid timeout. Valid: a number of seconds above 0.")
+    seconds = timeout_of(text)
+    if seconds is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid timeout. Valid: {VALID}.")
     return seconds

@@ -25,6 +25,7 @@ from pytest_sglhw.environment.packages import normal_name
 from pytest_sglhw.environment.records import Device, Environment, ProbeOutcome
 from pytest_sglhw.environment.static import StaticFacts, gather, platform_strings
 from pytest_sglhw.record import Record, encodable, replace
+from pytest_sglhw.timeouts import VALID, is_timeout
 
 if TYPE_CHECKING:
     from pytest_sglhw.registry import Registry
@@ -48,22 +49,32 @@ def probe_environment(
     :param capabilities: names of those to look at; ``None`` for all, ``()`` for the platform and its devices alone.
     :param full: ask every stage even where static facts settle the answer.
     :param timeout: seconds that one stage may take.
-    :raises ValueError: an unknown capability, a string in place of a list, or a timeout that is not above 0.
+    :raises ValueError: an unknown capability, something else than a list of names, or a timeout that is none.
+    :raises RegistryError: (a ``ValueError``) an installed package adds rows that are invalid; names its entry point.
     """
     from pytest_sglhw.registry import load
 
-    if not isinstance(timeout, (int, float)) or not 0 < timeout < float("inf"):
-        raise ValueError(f"{timeout!r} is not a valid timeout. Valid: a number of seconds above 0.")
-    if isinstance(capabilities, str):  # its letters would be taken for names
-        raise ValueError(
-            f"{capabilities!r} is no list of capabilities. Valid: a list of names, here [{capabilities!r}]."
-        )
+    if not is_timeout(timeout):
+        raise ValueError(f"{timeout!r} is not a valid timeout. Valid: {VALID}.")
+    wanted = _names(capabilities)
     registry = load()
-    wanted = None if capabilities is None else tuple(capabilities)
     unknown = [name for name in wanted or () if name not in registry.capabilities]
     if unknown:
         raise ValueError(f"no capability {unknown[0]!r}. Valid: {', '.join(sorted(registry.capabilities))}.")
     return Probe(registry, gather(registry.platforms.values()), full=full, timeout=timeout).run(wanted)
+
+
+def _names(capabilities: Iterable[str] | None) -> tuple[str, ...] | None:
+    if capabilities is None:
+        return None
+    if isinstance(capabilities, str):  # its letters would be taken for names
+        raise ValueError(
+            f"{capabilities!r} is no list of capabilities. Valid: a list of names, here [{capabilities!r}]."
+        )
+    names = tuple(capabilities) if isinstance(capabilities, Iterable) else (None,)
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{capabilities!r} is no list of capabilities. Valid: a list of names, or None for all.")
+    return names
 
 
 class Probe:

@@ -45,13 +45,22 @@ def test_the_guard_is_true_only_where_the_kernels_work(tmp_path, machine):
     assert json.loads(done.stdout) == [platform, available, ["kvcacheio"], []]
 
 
+SECONDS = "Valid: a number of seconds from 0.001 to 86400 (a day)."
 WRONG = {
     "a string": (
         {"capabilities": "kv4"}, "'kv4' is no list of capabilities. Valid: a list of names, here ['kv4'].",
     ),
-    "no seconds": ({"timeout": 0}, "0 is not a valid timeout. Valid: a number of seconds above 0."),
-    "text": ({"timeout": "soon"}, "'soon' is not a valid timeout. Valid: a number of seconds above 0."),
-    "never": ({"timeout": float("inf")}, "inf is not a valid timeout. Valid: a number of seconds above 0."),
+    "a number": ({"capabilities": 5}, "5 is no list of capabilities. Valid: a list of names, or None for all."),
+    "lists": (
+        {"capabilities": [["kv4"]]}, "[['kv4']] is no list of capabilities. Valid: a list of names, or None for all.",
+    ),
+    "no seconds": ({"timeout": 0}, f"0 is not a valid timeout. {SECONDS}"),
+    "text": ({"timeout": "5"}, f"'5' is not a valid timeout. {SECONDS}"),
+    "never": ({"timeout": float("inf")}, f"inf is not a valid timeout. {SECONDS}"),
+    "no number": ({"timeout": float("nan")}, f"nan is not a valid timeout. {SECONDS}"),
+    "years": ({"timeout": 6e8}, f"600000000.0 is not a valid timeout. {SECONDS}"),
+    "too short for a clock": ({"timeout": 1e-9}, f"1e-09 is not a valid timeout. {SECONDS}"),
+    "a truth value": ({"timeout": True}, f"True is not a valid timeout. {SECONDS}"),
 }  # fmt: skip
 
 
@@ -61,6 +70,16 @@ def test_a_wrong_question_is_refused(case):
     arguments, text = WRONG[case]
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
         pytest_sglhw.probe_environment(**arguments)
+
+
+@pytest.mark.parametrize("timeout", [0.001, 86400])
+def test_the_shortest_and_the_longest_timeout_are_understood_by_the_child(tmp_path, timeout):
+    """The child is there and answers, or is told to be too slow."""
+    code = f"import pytest_sglhw; print(pytest_sglhw.probe_environment((), timeout={timeout}).reason)"
+    environ = plant(tmp_path, h100())
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+
+    assert re.search(r"enumerates 1 cuda device|hung: did not end within 0\.001 s", done.stdout), done.stdout
 
 
 def test_an_unknown_capability_is_refused_with_the_valid_ones():
