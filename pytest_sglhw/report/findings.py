@@ -80,6 +80,9 @@ def _crashed(matrix: Matrix) -> Iterator[Finding]:
     for column in matrix.columns:
         for run in column.cut_off:
             yield Finding(column.label, _shard(run.shard), f"the report is cut off after {len(run.rows)} tests")
+        for run in column.last_runs:
+            for worker, reason in sorted(run.deaths):
+                yield Finding(column.label, _shard(run.shard), f"worker {worker} {reason}")
     yield from _cells(matrix, ("crashed",))
 
 

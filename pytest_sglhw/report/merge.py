@@ -79,6 +79,8 @@ class Run:
     files: frozenset[FileRow] = frozenset()
     open_starts: frozenset[tuple[str, int]] = frozenset()
     """Tests that were started and have no result: the node id, and which start of it (the first is 1)."""
+    deaths: frozenset[tuple[str, str]] = frozenset()
+    """Workers that died outside of a test, each with how."""
     paths: frozenset[str] = field(default=frozenset())
 
     @property
@@ -137,6 +139,7 @@ def united(one: Run, other: Run) -> Run:
         rows=tuple(rows),
         files=one.files | other.files,
         open_starts=frozenset((nodeid, nth) for nodeid, nth in starts if results[nodeid] < nth),
+        deaths=one.deaths | other.deaths,
         paths=one.paths | other.paths,
     )
 

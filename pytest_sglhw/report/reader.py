@@ -182,6 +182,7 @@ class _RunBuilder:
         self._rows: list[Row] = []
         self._files: set[FileRow] = set()
         self._open: Counter[str] = Counter()
+        self._deaths: set[tuple[str, str]] = set()
 
     def environment(self, record: dict[str, Any]) -> None:
         self._facts["environment"] = mapping(record["environment"]) or self._facts["environment"]
@@ -201,6 +202,10 @@ class _RunBuilder:
         elif left == 0:
             del self._open[row.nodeid]
 
+    def worker(self, record: dict[str, Any]) -> None:
+        if record.get("outcome") == "crashed":
+            self._deaths.add((text(record["worker"]), str(record.get("reason") or "")))
+
     def end(self, record: dict[str, Any]) -> None:
         status = record.get("exit_status")
         broken = record.get("broken_promises")
@@ -208,7 +213,14 @@ class _RunBuilder:
         self._facts["exit_status"] = status if type(status) is int else None
         self._facts["broken_promises"] = tuple(map(str, broken)) if isinstance(broken, list) else ()
 
-    TAKES: ClassVar = {"environment": environment, "collect": collect, "start": start, "test": test, "end": end}
+    TAKES: ClassVar = {
+        "environment": environment,
+        "collect": collect,
+        "start": start,
+        "test": test,
+        "worker": worker,
+        "end": end,
+    }
 
     def run(self) -> Run:
         results = Counter(row.nodeid for row in self._rows if row.nodeid in self._open)
@@ -218,6 +230,7 @@ class _RunBuilder:
             rows=tuple(self._rows),
             files=frozenset(self._files),
             open_starts=frozenset(starts),
+            deaths=frozenset(self._deaths),
             paths=frozenset({self._path}),
         )
 
@@ -281,7 +294,7 @@ def _optional(value: object, seen: dict[Any, Any]) -> str | None:
 def text(value: object) -> str:
     """Return a value that has to be a text."""
     if not isinstance(value, str):
-        raise TypeError(f"not a node id: {value!r}")
+        raise TypeError(f"not a text: {value!r}")
     return value
 
 

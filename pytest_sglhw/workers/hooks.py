@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_sglhw.settings import Settings
+    from pytest_sglhw.workers.deaths import Death, Ended
     from pytest_sglhw.workers.pinning import Pool, Share
+
+#: The devices that this process, a remote worker, took; and the key in ``workeroutput`` that hands them over.
+_PINNED_HERE = pytest.StashKey[str]()
+_OWN_DEVICES = "sglhw_devices"
 
 
 def register(config: pytest.Config, settings: Settings) -> None:
@@ -27,6 +32,8 @@ def register(config: pytest.Config, settings: Settings) -> None:
         from pytest_sglhw.workers.peak_memory import PeakMemory
 
         config.pluginmanager.register(PeakMemory(), "sglhw-peak-memory")
+    if _PINNED_HERE in config.stash and hasattr(config, "workeroutput"):
+        config.workeroutput[_OWN_DEVICES] = config.stash[_PINNED_HERE]
     if config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Controller(config, settings), "sglhw-workers")
 
@@ -50,15 +57,17 @@ class Controller:
         self._config = config
         self._settings = settings
         self._workers = 0
+        self._ended: dict[str, Ended] = {}
+        self._deaths: list[Death] = []
         self.devices: dict[str, str] = {}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
         """Give each worker its share before anything in it is imported."""
-        self._workers = len(specs)
+        local = [spec for spec in specs if spec.popen]
+        self._workers = len(local)
         if self._settings.devices == "off":
             return
-        local = [spec for spec in specs if spec.popen]
         if local:
             self._pin(local)
         for slot, spec in _remote_slots(specs):
@@ -81,29 +90,62 @@ class Controller:
         node.workerinput[WORKER_VARIABLES] = self._config.stash[VARIABLES]
         env = node.gateway.spec.env
         if PINNED in env:
-            from pytest_sglhw.report.recorder import WORKER_DEVICES
-
-            self._config.stash[WORKER_DEVICES] = self.devices
             # The mask was set just before PINNED, whatever else the spec of the worker sets.
-            self.devices[node.gateway.id] = env[list(env)[list(env).index(PINNED) - 1]]
+            self._holds(node.gateway.id, env[list(env)[list(env).index(PINNED) - 1]])
+
+    def _holds(self, worker: str, devices: str) -> None:
+        from pytest_sglhw.report.recorder import WORKER_DEVICES
+
+        self._config.stash[WORKER_DEVICES] = self.devices
+        self.devices[worker] = devices
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        """Take what a worker hands over that ended."""
-        loss = getattr(node, "workeroutput", {}).get("sglhw_lost_device")
-        if loss is not None:
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """Take what a worker hands over that ended, and remember how it ended.
+
+        A usage error ends the run: every replacement would meet it again, and xdist knows no limit without ``-n``.
+        """
+        if error is not None:
+            from pytest_sglhw.workers.deaths import usage_error
+
+            if message := usage_error(error):
+                raise pytest.UsageError(f"worker {node.gateway.id}: {message}")
+        self._ended[node.gateway.id] = node.gateway, error
+        output = getattr(node, "workeroutput", {})
+        if devices := output.get(_OWN_DEVICES):
+            self._holds(node.gateway.id, devices)
+        if loss := output.get("sglhw_lost_device"):
             from pytest_sglhw.workers.lost_devices import Loss, take
 
             take(self._config, node.gateway.id, Loss(*loss))
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Record the workers that died outside of a test, now that all have ended; a lane is red then."""
+        if not self._ended:
+            return
+        from pytest_sglhw.report.recorder import MORE_RECORDS
+        from pytest_sglhw.workers.deaths import deaths
+
+        self._deaths += deaths(self._ended)
+        records = self._config.stash.setdefault(MORE_RECORDS, [])
+        records += [("worker", death.record()) for death in self._deaths]
+        if self._deaths and self._settings.lane and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Show which worker had which devices, or that all of them shared what each could have had for itself."""
+        """Say which workers died; show which had which devices, or that they shared what each could have had."""
+        if self._deaths:
+            from pytest_sglhw.workers.deaths import lines
+
+            for line in lines(self._deaths):
+                terminalreporter.write_line(line, red=True)
         if terminalreporter.verbosity < 0:
             return
         if self.devices:
             held = ", ".join(f"{worker}={names}" for worker, names in self.devices.items())
             terminalreporter.write_line(f"sglhw: devices of the workers: {held}")
-        elif self._workers > 1 and (count := self._devices_known()) > 1:
+        elif self._settings.devices == "off" and self._workers > 1 and (count := self._devices_known()) > 1:
             terminalreporter.write_line(
                 f"sglhw: {self._workers} workers shared {count} devices; --sglhw-devices auto gives each its own"
             )
@@ -119,12 +161,15 @@ class Controller:
         """Say by which signal the worker died, and which devices it held; one that was interrupted did not die."""
         from pytest_sglhw.report.courier import INTERRUPTED_BY
 
+        self._ended.pop(report.node.gateway.id, None)
         output = getattr(report.node, "workeroutput", {})
         if output.get("exitstatus") == pytest.ExitCode.INTERRUPTED:
             _not_run(report, f"cut off: {output.get(INTERRUPTED_BY, 'it interrupted the run')}")
             return
+        from pytest_sglhw.workers.deaths import end_of
+
         worker = report.node.gateway
-        how = [_death(worker), *([f"devices {self.devices[worker.id]}"] if worker.id in self.devices else [])]
+        how = [end_of(worker), *([f"devices {self.devices[worker.id]}"] if worker.id in self.devices else [])]
         report.longrepr = f"{report.longrepr} ({', '.join(how)})"
 
 
@@ -148,21 +193,6 @@ def _remote_slots(specs: Sequence[Any]) -> list[tuple[int, Any]]:
     return slots
 
 
-def _death(gateway: Any) -> str:
-    """How a local worker's process ended; xdist keeps it no longer than the connection."""
-    import signal
-    import subprocess
-
-    process = getattr(getattr(gateway, "_io", None), "popen", None)
-    if process is None:
-        return "on a remote machine"
-    try:
-        status = process.wait(timeout=5)
-    except subprocess.TimeoutExpired:
-        return "its process still lives"
-    return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-
-
 def deal(detection: Any, settings: Settings, workers: int) -> list[dict[str, str]]:
     """The variables that pin each of ``workers`` workers; none at all on a machine without an accelerator."""
     from pytest_sglhw.workers.pinning import DevicesError, chosen, pool_of, shares
@@ -177,13 +207,13 @@ def deal(detection: Any, settings: Settings, workers: int) -> list[dict[str, str
         hands = shares(pool, positions, workers, settings.devices_per_worker)
     except DevicesError as error:
         raise pytest.UsageError(str(error)) from error
-    return [_variables(pool, hand) for hand in hands]
+    return [_variables(pool, hand, len(environment.devices)) for hand in hands]
 
 
-def _variables(pool: Pool, share: Share) -> dict[str, str]:
+def _variables(pool: Pool, share: Share, total: int) -> dict[str, str]:
     from pytest_sglhw.workers.pinning import environment_of
 
-    return {**environment_of(pool, share), PINNED: pinned_value(share.positions, len(pool.names))}
+    return {**environment_of(pool, share), PINNED: pinned_value(share.positions, total)}
 
 
 def pin_this_process(config: pytest.Config) -> None:
@@ -195,4 +225,7 @@ def pin_this_process(config: pytest.Config) -> None:
     # This early, what was on the command line stands in the namespace of known arguments only.
     fake = config.known_args_namespace.sglhw_fake
     settings = replace(read_settings(config), fake=fake, devices=request, devices_per_worker=int(per_worker))
-    os.environ.update(deal(Detection(config, settings), settings, int(slot) + 1)[int(slot)])
+    variables = deal(Detection(config, settings), settings, int(slot) + 1)[int(slot)]
+    os.environ.update(variables)
+    if variables:
+        config.stash[_PINNED_HERE] = next(iter(variables.values()))

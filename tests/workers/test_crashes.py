@@ -183,3 +183,66 @@ def test_a_hang_in_python_can_fail_instead(pytester: pytest.Pytester):
         "Failed: Timeout (>2.0s) from pytest-timeout.",
     )
     assert records_of(pytester)[-1]["counts"] == {"passed": 2, "failed": 1}
+
+
+DIES = (
+    'import os, signal\nif os.environ.get("PYTEST_XDIST_WORKER") == "gw0":\n    os.kill(os.getpid(), signal.SIGSEGV)\n'
+)
+OUTSIDE = "died outside of a test: signal SIGSEGV"
+
+
+def fail_on_crashed(pytester: pytest.Pytester) -> pytest.RunResult:
+    return pytester.run(sys.executable, "-m", "pytest_sglhw", "merge", "report.jsonl", "--fail-on", "crashed")
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        (DIES, OUTSIDE),
+        (
+            DIES.replace("    os.kill(", "    import atexit; atexit.register(os.kill, "),
+            "died after its last test: signal SIGSEGV",
+        ),
+    ],
+    ids=["collecting", "exiting"],
+)
+def test_a_worker_that_dies_outside_of_a_test_leaves_a_trace(pytester: pytest.Pytester, before, reason):
+    """The run goes on, names it, and records it; the merge counts it as crashed."""
+    pytester.makepyfile(test_it=before + "def test_a(): pass\ndef test_b(): pass\n")
+    result = run(pytester, "-p", "no:faulthandler", "-n", "2")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines([f"sglhw: gw0 {reason}"])
+    assert [r for r in records_of(pytester) if r["kind"] == "worker"] == [
+        {"kind": "worker", "worker": "gw0", "outcome": "crashed", "reason": reason}
+    ]
+    merged = fail_on_crashed(pytester)
+    assert merged.ret == 1
+    merged.stdout.fnmatch_lines([f"  *: worker gw0 {reason}"])
+
+
+def test_a_lane_in_which_a_worker_died_outside_of_a_test_is_red(pytester: pytest.Pytester):
+    """Its promise is kept by the workers that are left, and its exit status is 1."""
+    pytester.makefile(".toml", sglhw='[lanes.cpu]\nplatform = "cpu"\n')
+    pytester.makepyfile(test_it=DIES + "def test_a(): pass\n")
+    assert run(pytester, "-p", "no:faulthandler", "-n", "2", "--sglhw-lane", "cpu").ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_workers_that_all_die_are_one_line_and_a_crash_each(pytester: pytest.Pytester):
+    """No test ran, and the merge says why."""
+    pytester.makepyfile(test_it=DIES.replace(' == "gw0"', "") + "def test_a(): pass\n")
+    result = run(pytester, "-p", "no:faulthandler", "-n", "2", "--max-worker-restart", "1")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines([f"sglhw: gw0, gw1, gw2 {OUTSIDE}"])
+    assert fail_on_crashed(pytester).ret == 1
+
+
+def test_a_usage_error_in_a_worker_ends_the_run(pytester: pytest.Pytester):
+    """Without ``-n`` xdist replaces the worker for ever."""
+    pytester.makepyfile(test_it="def test_a(): pass\n")
+    spec = "popen//env:SGLHW_PIN_SELF=9;1;0"  # as a remote worker has it
+    result = run(pytester, "--tx", spec, "--dist", "load", "--sglhw-fake", "cuda*2")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    message = (
+        "'9' is not a device of this run (--sglhw-devices). Valid: off, auto, or some of 0, 1, separated by commas."
+    )
+    assert f"ERROR: worker gw0: {message}" in result.stderr.lines

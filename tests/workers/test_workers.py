@@ -294,3 +294,31 @@ def test_a_loss_that_cost_nothing_is_named(pytester):
     result = run(pytester, "--sglhw-fake", "cuda")
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["sglhw: test_it.py::test_bad lost the device*: 0 device tests after it not run"])
+
+
+def test_the_devices_that_a_worker_took_itself_are_shown(pytester):
+    """A remote worker tells them when it ends; it shared nothing, so nothing is suggested."""
+    pytester.makepyfile(test_it="def test_a(): pass\ndef test_b(): pass\n")
+    specs = [f"--tx=popen//env:SGLHW_PIN_SELF=auto;1;{slot}" for slot in range(2)]
+    args = (*specs, "--dist", "load", "--sglhw-fake", "cuda*3", "--sglhw-report", "report.jsonl")
+    result = run(pytester, *args)
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["sglhw: devices of the workers: *=*"])
+    result.stdout.no_fnmatch_line("*workers shared*")
+    end = json.loads(pytester.path.joinpath("report.jsonl").read_text().splitlines()[-1])
+    assert end["worker_devices"] == {"gw0": "0", "gw1": "1"}
+
+
+def test_a_fake_with_more_devices_than_the_mask_shows(pytester, monkeypatch):
+    """A worker holds its share of the fake, not all of it."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,3,7")
+    pytester.makepyfile("""
+        from pytest_sglhw import sglhw
+
+        @sglhw(min_devices=2)
+        def test_two():
+            pass
+    """)
+    result = run(pytester, "--sglhw-fake", "cuda:sm90*8", "--sglhw-devices", "auto", "-n", "2", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*2 devices needed, this worker holds 1 of 8*"])
