@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ class Job:
     options: dict[str, Any]
     sys_path: list[str]
     reports: str
+    lifeline: int
+    """A pipe whose other end the parent holds: it is at its end when the parent is."""
 
 
 class IsolatedRun:
@@ -66,10 +69,27 @@ class IsolatedRun:
         config.stash[IN_CHILD] = True
 
 
+def _end_with_parent(lifeline: int) -> None:
+    """Leave a process behind that kills this one, and what it started, as soon as the parent is gone.
+
+    A process and no thread, since code that hangs may hold the interpreter's lock; and nobody's child, since a test may
+    wait for its own. It ends with the parent's end of the lifeline, which is closed when this process has ended.
+    """
+    starter = os.fork()
+    if starter == 0:
+        if os.fork() == 0:
+            os.read(lifeline, 1)
+            os.killpg(0, signal.SIGKILL)
+        os._exit(0)
+    os.waitpid(starter, 0)
+    os.close(lifeline)
+
+
 def main() -> int:
     """Run the job whose file is the only argument."""
     # They are in the options already, and would ask for workers again.
     os.environ.pop("PYTEST_ADDOPTS", None)
     job: Job = pickle.loads(Path(sys.argv[1]).read_bytes())
     sys.path[:] = job.sys_path
+    _end_with_parent(job.lifeline)
     return int(pytest.main(job.args, plugins=[IsolatedRun(job)]))

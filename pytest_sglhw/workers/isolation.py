@@ -67,7 +67,9 @@ class Isolation:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
         """Put the child in the place of the test."""
-        if item.get_closest_marker(ISOLATED) is not None and not item.config.stash.get(IN_CHILD, False):
+        option = item.config.option
+        isolated = item.get_closest_marker(ISOLATED) is not None and not item.config.stash.get(IN_CHILD, False)
+        if isolated and not option.setupplan:  # a plan runs nothing
             item.setup = lambda: _setup(item)  # type: ignore[method-assign]
             item.runtest = lambda: _call(item)  # type: ignore[method-assign]
             item.teardown = lambda: None  # type: ignore[method-assign]  # there is nothing of its own here
@@ -100,7 +102,8 @@ def _end_of(item: pytest.Item, run: ChildRun, ours: pytest.TestReport) -> pytest
 def _setup(item: pytest.Item) -> None:
     run = item.stash[_RUN] = _run_child(item)
     missing = "setup" if "setup" not in run.reports else "call"
-    if missing == "setup" or (run.reports["setup"].passed and "call" not in run.reports):
+    only_setup = item.config.option.setuponly
+    if missing == "setup" or (run.reports["setup"].passed and "call" not in run.reports and not only_setup):
         # Said here and now, so that it is an error of the test and no failure of its code.
         del item.stash[_RUN]
         pytest.fail(_no_report(item, missing, run), pytrace=False)
@@ -129,12 +132,18 @@ def _no_report(item: pytest.Item, phase: str, run: ChildRun) -> str:
 
 def _run_child(item: pytest.Item) -> ChildRun:
     with tempfile.TemporaryDirectory(prefix="sglhw-isolated-") as folder:
-        job = _job(item, Path(folder, "reports"))
+        lifeline, ours = os.pipe()
+        job = _job(item, Path(folder, "reports"), lifeline)
         Path(job.reports).touch()
         file = Path(folder, "job.pickle")
         file.write_bytes(pickle.dumps(job))
         output = Path(folder, "output") if item.config.option.capture != "no" else None
-        returncode = _spawn([sys.executable, "-c", _BOOTSTRAP, str(file)], output, _environment(item.config))
+        command = [sys.executable, "-c", _BOOTSTRAP, str(file)]
+        try:
+            returncode = _spawn(command, output, _environment(item.config), lifeline)
+        finally:
+            os.close(lifeline)
+            os.close(ours)
         phases, beside = _reports(item.config, Path(job.reports))
         return ChildRun(phases, beside, returncode, _tail(output) if output else None)
 
@@ -146,7 +155,7 @@ def _environment(config: pytest.Config) -> dict[str, str]:
     return environment
 
 
-def _spawn(command: list[str], output: Path | None, environment: dict[str, str]) -> int:
+def _spawn(command: list[str], output: Path | None, environment: dict[str, str], lifeline: int) -> int:
     with output.open("wb") if output else contextlib.nullcontext() as sink:
         child = subprocess.Popen(
             command,
@@ -154,6 +163,7 @@ def _spawn(command: list[str], output: Path | None, environment: dict[str, str])
             stdout=sink,
             stderr=subprocess.STDOUT if output else None,
             start_new_session=True,
+            pass_fds=(lifeline,),
             env=environment,
         )
         try:
@@ -169,7 +179,7 @@ def _tail(output: Path, size: int = 4000) -> str:
     return output.read_bytes()[-size:].decode(errors="replace").strip()
 
 
-def _job(item: pytest.Item, reports: Path) -> Job:
+def _job(item: pytest.Item, reports: Path, lifeline: int) -> Job:
     config = item.config
     nodeid = without_group(item.nodeid, item.location)
     test = "::".join([str(item.path), *nodeid.split("::")[1:]])
@@ -184,7 +194,7 @@ def _job(item: pytest.Item, reports: Path) -> Job:
         args += ["-o", override]
     options = {**_picklable(vars(config.option)), **_OWN, SHARED: config.stash[DETECTION].hand_over()}
     del options["file_or_dir"]
-    return Job(nodeid, args, options, list(sys.path), str(reports))
+    return Job(nodeid, args, options, list(sys.path), str(reports), lifeline)
 
 
 def _picklable(options: dict[str, Any]) -> dict[str, Any]:

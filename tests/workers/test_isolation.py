@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+
 import pytest
 
 from .helpers import RUNS_AGAIN, named, read_records
@@ -377,3 +383,80 @@ def test_each_attempt_has_a_child_of_its_own(run, pytester):
     )
     result.assert_outcomes(passed=1)
     assert len(set(pytester.path.joinpath("pids").read_text().split())) == 3
+
+
+def test_only_setups_and_plans_of_setups(run):
+    """The child sets up and calls nothing; a plan needs no child."""
+    source = """
+        import pytest
+        from pytest_sglhw import isolated_device
+
+        @pytest.fixture
+        def pool():
+            with open("set_up", "a") as file:
+                file.write("x")
+
+        @isolated_device
+        def test_it(pool):
+            raise AssertionError("called")
+        """
+    for option, written in (("--setup-plan", False), ("--setup-only", True)):
+        result = run(source, option)
+        assert result.ret == pytest.ExitCode.OK
+        assert os.path.exists("set_up") == written
+
+
+OUTLIVES = """
+    import os, subprocess, sys, time
+    from pytest_sglhw import isolated_device
+
+    @isolated_device
+    def test_sleeps():
+        grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+        with open("pids.new", "w") as file:
+            file.write(f"{os.getpid()} {grandchild.pid}")
+        os.rename("pids.new", "pids")
+        import ctypes
+        ctypes.PyDLL(None).sleep(300)  # holds the interpreter's lock
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_the_child_ends_with_its_parent(pytester, end):
+    """However the process that waits for it ends, nothing goes on with the device."""
+    pytester.makepyfile(OUTLIVES)
+    pids = pytester.path / "pids"
+    command = [sys.executable, "-m", "pytest", "-p", "sglhw", "-p", "no:cacheprovider"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as parent:
+        wait_for(pids.exists)
+        parent.send_signal(end)
+    for pid in map(int, pids.read_text().split()):
+        wait_for(lambda pid=pid: not lives(pid))
+
+
+def wait_for(condition, seconds=60):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs; one that ended and that nobody waited for does not."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return bool(state.strip()) and not state.startswith("Z")
+
+
+def test_the_child_has_no_children_of_ours(run):
+    """A test may wait for any child of its own."""
+    run(
+        """
+        import os, pytest
+        from pytest_sglhw import isolated_device
+
+        @isolated_device
+        def test_it():
+            with pytest.raises(ChildProcessError):
+                os.wait()
+        """
+    ).assert_outcomes(passed=1)
