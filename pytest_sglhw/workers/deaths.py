@@ -45,7 +45,7 @@ def end_of(gateway: Any) -> str:
 
 def deaths(ended: Mapping[str, Ended]) -> Iterator[Death]:
     """Those of the workers that no test was blamed for, and that neither finished in peace nor were interrupted."""
-    for worker, (gateway, error) in ended.items():
+    for worker, (gateway, error) in sorted(ended.items(), key=lambda item: (len(item[0]), item[0])):
         if error is None:
             if _died_on_its_way_out(gateway):
                 yield Death(worker, f"died after its last test: {end_of(gateway)}")
