@@ -93,6 +93,7 @@ class Asker:
         # A settled platform asks nobody: it does not pay for the import of subprocess and its kind.
         from pytest_sglhw.environment.conversation import Child
 
+        status, output = "", ""
         for _ in range(2):
             if self._child is None:
                 self._child = Child(self.timeout, self.cap, self._environ, tuple(self.poisoned))
@@ -106,8 +107,11 @@ class Asker:
             answer = self._child.ask(stage, do, arguments)
             if answer is not None:
                 return answer
+            status, output = self._child.last_words()
             self._end()  # it died before the stage began, a late effect of an earlier one: the stage is asked again
-        return Answer(stage, fault="crashed", detail="the child process ends before it answers")
+        words = [f"it {status}" if status else "", *output.splitlines()[-1:]]
+        detail = ": ".join(filter(None, ("the child process ends before it answers", *words)))
+        return Answer(stage, fault="crashed", detail=detail, output=output)
 
     def _end(self) -> None:
         if self._child is not None:

@@ -44,7 +44,7 @@ class Child:
             self._reader = answers.open("rb")
             self._output = Path(self._folder, "output").open("a+b")  # noqa: SIM115
             self._process = subprocess.Popen(
-                [sys.executable, str(CHILD), json.dumps(job)],
+                [sys.executable, *_flags(), str(CHILD), json.dumps(job)],
                 stdin=subprocess.PIPE,
                 stdout=self._output,
                 stderr=self._output,
@@ -110,6 +110,11 @@ class Child:
     def _fault(self, stage: str, fault: Fault, detail: str) -> Answer:
         return Answer(stage, fault=fault, detail=detail, output=self._tail())
 
+    def last_words(self) -> tuple[str, str]:
+        """Say how the process ended, if it did, and the last lines of its output."""
+        status = self._process.poll()
+        return "" if status is None else told_exit(status), self._tail()
+
     def _bound_output(self) -> None:
         if os.fstat(self._output.fileno()).st_size > OUTPUT_LIMIT:
             os.ftruncate(self._output.fileno(), 0)
@@ -132,6 +137,12 @@ class Child:
                 continue
         shutil.rmtree(self._folder, ignore_errors=True)
         self._watch.end()
+
+
+def _flags() -> list[str]:
+    """What this Python was told of where to look for modules: the child is to find no others before it is told more."""
+    flags = {"-I": "isolated", "-E": "ignore_environment", "-s": "no_user_site", "-P": "safe_path"}
+    return [flag for flag, name in flags.items() if getattr(sys.flags, name, False)]
 
 
 def _answer(stage: str, event: dict[str, Any]) -> Answer:

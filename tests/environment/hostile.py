@@ -131,7 +131,8 @@ def plant(folder: Path, files: dict[str, str]) -> dict[str, str]:
 def doctor(folder: Path, files: dict[str, str], *arguments: str, timeout: float = DEADLINE) -> Seen:
     """Plant ``files`` in ``folder`` and run the command over them."""
     mark = f"{folder.name}-{os.getpid()}-{time.monotonic_ns()}"
-    environ = plant(folder, files) | {"SGLHW_TEST": mark}
+    # A folder of its own for temporary files: some packages here look for those of their own probe.
+    environ = plant(folder, files) | {"SGLHW_TEST": mark, "TMPDIR": str(folder)}
     begun = time.monotonic()
     command = [sys.executable, "-m", "pytest_sglhw", "doctor", "--json", "--probe-timeout", str(timeout), *arguments]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hostile import DEADLINE, distribution, doctor, h100, plant, torch_package
 
 import pytest_sglhw
+from pytest_sglhw.environment.asking import Asker
 
 WORKS = """
 def transfer_kv_per_layer(src_k, dst_k, src_v, dst_v, src, dst, item_size):
@@ -80,6 +83,30 @@ def test_the_shortest_and_the_longest_timeout_are_understood_by_the_child(tmp_pa
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
 
     assert re.search(r"enumerates 1 cuda device|hung: did not end within 0\.001 s", done.stdout), done.stdout
+
+
+def test_the_child_looks_for_modules_where_this_process_does(tmp_path):
+    """What an isolated Python does not see, its child does not see either."""
+    environ = plant(tmp_path, {"json.py": "raise RuntimeError('rubbish')"})
+    code = (
+        f"import sys; sys.path[:0] = {[str(Path(pytest_sglhw.__file__).parents[1])]!r}\n"
+        "import pytest_sglhw; print(pytest_sglhw.probe_environment((), full=True).reason)"
+    )
+    command = [sys.executable, "-I", "-c", code]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+
+    assert "child process" not in done.stdout
+
+
+def test_a_child_that_ends_at_once_is_said_with_its_last_words(tmp_path):
+    """How it ended and what it wrote."""
+    plant(tmp_path, {"json.py": "raise RuntimeError('rubbish')"})
+    with Asker(DEADLINE, {**os.environ, "PYTHONPATH": str(tmp_path)}) as asker:
+        answer = asker.ask("a stage", "driver")
+
+    words = "the child process ends before it answers: it exited with status 1: RuntimeError: rubbish"
+    assert answer.detail == words
+    assert answer.output.startswith("Traceback")
 
 
 def test_an_unknown_capability_is_refused_with_the_valid_ones():
