@@ -7,6 +7,7 @@ the command line, so that ``sglhw doctor`` never pays for Hypothesis.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import io
 import os
@@ -23,6 +24,9 @@ COMMANDS = {
     "capabilities": ("pytest_sglhw.registry.command", "the capability registry as a table"),
 }
 
+#: Exit statuses: as a shell gives for Ctrl-C, and for output that has no place.
+INTERRUPTED, UNWRITTEN = 130, 74
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the ``sglhw`` command with ``argv`` (default: the process's) and return its exit status."""
@@ -37,10 +41,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        return int(module.run(args))
+        status = int(module.run(args))
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        print(f"sglhw {args.command}: interrupted", file=sys.stderr)
+        return INTERRUPTED
     except BrokenPipeError:  # whoever reads has seen enough (sglhw doctor | head)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"sglhw {args.command}: the output can't be written: {error.strerror}", file=sys.stderr)
+        return UNWRITTEN
 
 
 def _parser(wanted: str | None) -> argparse.ArgumentParser:

@@ -62,6 +62,31 @@ def test_a_probe_ends_with_the_process_that_asked(tmp_path, command, number):
     _until(lambda: not _alive(child) and not _alive(stray) and not list(temporary.iterdir()))
 
 
+def test_an_interrupt_of_the_command_is_one_line(tmp_path):
+    """Exit status 130, no traceback, and the child is gone."""
+    environ = plant(tmp_path, torch_package(HUNG, cuda="13.0")) | {"HUNG": str(tmp_path / "hung")}
+    command = [sys.executable, "-m", "pytest_sglhw", "doctor"]
+    asking = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True)
+    _until(lambda: tmp_path.joinpath("hung").is_file() and tmp_path.joinpath("hung").read_text())
+    asking.send_signal(signal.SIGINT)
+
+    assert asking.communicate(timeout=30)[1] == "sglhw doctor: interrupted\n"
+    assert asking.returncode == 130
+    _until(lambda: not _alive(int(tmp_path.joinpath("hung").read_text())))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_output_that_has_no_place_is_one_line(tmp_path):
+    """And not a success."""
+    environ = plant(tmp_path, torch_package("", __version__="2.11.0+cpu"))
+    command = [sys.executable, "-m", "pytest_sglhw", "doctor"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, env=environ, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    words = "sglhw doctor: the output can't be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (74, words)
+
+
 def _until(condition, seconds=10 * DEADLINE):
     end = time.monotonic() + seconds
     while not condition():
