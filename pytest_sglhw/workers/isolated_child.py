@@ -8,10 +8,17 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.runner import runtestprotocol
+
+if TYPE_CHECKING:
+    import warnings
+
+#: Key of a warning among the reports: its text, its category by module and name, file and line.
+WARNING = "sglhw_warning"
 
 #: Set in the child's configuration: the test runs there like any other.
 IN_CHILD = pytest.StashKey[bool]()
@@ -26,6 +33,9 @@ class Job:
     options: dict[str, Any]
     sys_path: list[str]
     reports: str
+    argv: list[str]
+    worker: dict[str, str] | None
+    """``workerid`` and ``testrunuid`` where the parent is a worker."""
     lifeline: int
     """A pipe whose other end the parent holds: it is at its end when the parent is."""
 
@@ -59,14 +69,55 @@ class IsolatedRun:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write one report, so that a crash in the next phase loses nothing."""
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        self._write(data)
+
+    def pytest_warning_recorded(
+        self, warning_message: warnings.WarningMessage, when: str, location: tuple[str, int, str] | None
+    ) -> None:
+        """Write a warning of the test; those of configuring and collecting are the parent's own as well."""
+        if when == "runtest":
+            category = warning_message.category
+            where = (warning_message.filename, warning_message.lineno)
+            told = (str(warning_message.message), category.__module__, category.__qualname__, *where)
+            self._write({WARNING: told, "location": location})
+
+    def _write(self, data: object) -> None:
         with Path(self._job.reports).open("ab") as file:
             pickle.dump(data, file)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        """Keep the cache for the tests, and what the run notes in it for the parent."""
+        for name in ("lfplugin", "nfplugin", "stepwiseplugin"):
+            if self._config.pluginmanager.hasplugin(name):
+                self._config.pluginmanager.unregister(name=name)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         """Keep the configuration, whose hooks serialise the reports, and say that this is the child."""
         self._config = config
         config.stash[IN_CHILD] = True
+        if self._job.worker is not None:
+            config.pluginmanager.register(_worker_fixtures(self._job.worker))
+
+
+def _worker_fixtures(worker: dict[str, str]) -> ModuleType:
+    """The fixtures of xdist, as they are in the worker that started this process.
+
+    A module, since fixtures of the session that are methods are deprecated.
+    """
+
+    @pytest.fixture(scope="session")
+    def worker_id() -> str:
+        return worker["workerid"]
+
+    @pytest.fixture(scope="session")
+    def testrun_uid() -> str:
+        return worker["testrunuid"]
+
+    fixtures = ModuleType("sglhw_worker_fixtures")
+    vars(fixtures).update(worker_id=worker_id, testrun_uid=testrun_uid)
+    return fixtures
 
 
 def _end_with_parent(lifeline: int) -> None:
@@ -91,5 +142,6 @@ def main() -> int:
     os.environ.pop("PYTEST_ADDOPTS", None)
     job: Job = pickle.loads(Path(sys.argv[1]).read_bytes())
     sys.path[:] = job.sys_path
+    sys.argv[:] = job.argv
     _end_with_parent(job.lifeline)
     return int(pytest.main(job.args, plugins=[IsolatedRun(job)]))

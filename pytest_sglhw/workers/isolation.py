@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from pytest_sglhw.gates.names import ISOLATED
 from pytest_sglhw.gates.reports import add_hint, fail
 from pytest_sglhw.report.nodeids import without_group
 from pytest_sglhw.report.results import is_subtest
-from pytest_sglhw.workers.isolated_child import IN_CHILD, Job
+from pytest_sglhw.workers.isolated_child import IN_CHILD, WARNING, Job
 
 #: Options of the parent that must not reach the child: it runs one test and writes none of its files.
 _OWN: dict[str, Any] = {
@@ -33,7 +34,7 @@ _OWN: dict[str, Any] = {
     "sglhw_report": None, "sglhw_plan": None, "sglhw_devices": None, "sglhw_lane": None, "xmlpath": None, "lf": False,
     "failedfirst": False, "newfirst": False, "stepwise": False, "keyword": "", "markexpr": "", "maxfail": 0,
     "basetemp": None, "usepdb": False, "collectonly": False, "deselect": None, "ignore": None, "ignore_glob": None,
-    "no_header": True, "no_summary": True,
+    "cacheclear": False, "no_header": True, "no_summary": True,
 }  # fmt: skip
 
 
@@ -144,7 +145,7 @@ def _run_child(item: pytest.Item) -> ChildRun:
         finally:
             os.close(lifeline)
             os.close(ours)
-        phases, beside = _reports(item.config, Path(job.reports))
+        phases, beside = _reports(item, Path(job.reports))
         return ChildRun(phases, beside, returncode, _tail(output) if output else None)
 
 
@@ -183,7 +184,9 @@ def _job(item: pytest.Item, reports: Path, lifeline: int) -> Job:
     config = item.config
     nodeid = without_group(item.nodeid, item.location)
     test = "::".join([str(item.path), *nodeid.split("::")[1:]])
-    args = [test, "--rootdir", str(config.rootpath), "-p", "no:cacheprovider"]
+    args = [test, "--rootdir", str(config.rootpath)]
+    if not config.pluginmanager.hasplugin("cacheprovider"):
+        args += ["-p", "no:cacheprovider"]
     args += ["--capture", config.option.capture]  # begins before options can be taken over
     if config.inipath is not None:
         args += ["-c", str(config.inipath)]
@@ -194,7 +197,9 @@ def _job(item: pytest.Item, reports: Path, lifeline: int) -> Job:
         args += ["-o", override]
     options = {**_picklable(vars(config.option)), **_OWN, SHARED: config.stash[DETECTION].hand_over()}
     del options["file_or_dir"]
-    return Job(nodeid, args, options, list(sys.path), str(reports), lifeline)
+    worker = getattr(config, "workerinput", None)
+    worker = worker and {key: worker[key] for key in ("workerid", "testrunuid")}
+    return Job(nodeid, args, options, list(sys.path), str(reports), list(sys.argv), worker, lifeline)
 
 
 def _picklable(options: dict[str, Any]) -> dict[str, Any]:
@@ -208,15 +213,32 @@ def _picklable(options: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _reports(config: pytest.Config, file: Path) -> tuple[dict[str, pytest.TestReport], list[pytest.TestReport]]:
-    """The report of each phase, and the others (of subtests) in their order."""
+def _reports(item: pytest.Item, file: Path) -> tuple[dict[str, pytest.TestReport], list[pytest.TestReport]]:
+    """The report of each phase, and the others (of subtests) in their order; warnings are passed on."""
+    config = item.config
     phases: dict[str, pytest.TestReport] = {}
     beside: list[pytest.TestReport] = []
     with file.open("rb") as stream, contextlib.suppress(EOFError, pickle.UnpicklingError):
         while True:
-            report = config.hook.pytest_report_from_serializable(config=config, data=pickle.load(stream))
+            data = pickle.load(stream)
+            if WARNING in data:
+                _warn(item, data[WARNING], data["location"])
+                continue
+            report = config.hook.pytest_report_from_serializable(config=config, data=data)
             if is_subtest(report) or report.when in phases:
                 beside.append(report)
             else:
                 phases[report.when] = report
     return phases, beside
+
+
+def _warn(item: pytest.Item, told: tuple[str, str, str, str, int], location: tuple[str, int, str] | None) -> None:
+    """Record a warning of the child as one of the test."""
+    text, module, name, filename, lineno = told
+    # Looked up and not imported: a category of torch must not load torch here.
+    category = getattr(sys.modules.get(module), name, None)
+    if not (isinstance(category, type) and issubclass(category, Warning)):
+        category, text = Warning, f"{module}.{name}: {text}"
+    message = warnings.WarningMessage(text, category, filename, lineno)
+    facts = {"warning_message": message, "when": "runtest", "nodeid": item.nodeid, "location": location}
+    item.config.hook.pytest_warning_recorded.call_historic(kwargs=facts)

@@ -460,3 +460,31 @@ def test_the_child_has_no_children_of_ours(run):
                 os.wait()
         """
     ).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["here", "worker"])
+def test_the_child_warns_and_knows_its_place(pytester, workers):
+    """Warnings are in the summary; the worker's id, the cache and the command line are those of the parent."""
+    pytester.makepyfile(
+        f"""
+        import sys, warnings, pytest
+        from pytest_sglhw import isolated_device
+
+        @pytest.fixture(scope="session")
+        def place(worker_id, pytestconfig):
+            return worker_id, pytestconfig.cache.get("left/behind", None), sys.argv
+
+        def test_here(place, pytestconfig):
+            pytestconfig.cache.set("left/behind", 3)
+            pytestconfig.cache.set("argv", sys.argv)
+            assert place[0] == {"gw0" if workers else "master"!r}
+
+        @isolated_device
+        def test_there(place, pytestconfig):
+            warnings.warn("old in the child", DeprecationWarning)
+            assert place == ({"gw0" if workers else "master"!r}, 3, pytestconfig.cache.get("argv", None))
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "sglhw", *workers)
+    result.assert_outcomes(passed=2, warnings=1)
+    result.stdout.fnmatch_lines(["*::test_there", "*.py:*: DeprecationWarning: old in the child"])
