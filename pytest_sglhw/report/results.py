@@ -166,7 +166,7 @@ class PhaseLog:
             attempt=self.attempt,
             rerun=self.rerun,
             facts=self._facts,
-            peak_memory=self._peak_memory,
+            peak_memory=None if word in ("skipped", "not_run") else self._peak_memory,
         )
 
 
