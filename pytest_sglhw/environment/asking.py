@@ -29,6 +29,10 @@ class Answer(Record):
     """Shared libraries that the error names as not found."""
     undecided: bool = False
     """Whether the error says of itself that it decides nothing (a check that could not be made)."""
+    absent: str = ""
+    """The top-level package that could not be imported since there is none in the child."""
+    changed: tuple[str, ...] = ()
+    """What the stage changed that everybody's imports depend on (``sys.path``, a builtin)."""
 
     @property
     def ok(self) -> bool:
@@ -56,6 +60,11 @@ class Asker:
         self._environ = dict(os.environ if environ is None else environ)
         self._child: Child | None = None
         self._before: list[tuple[str, str, dict[str, Any]]] = []
+        self._guests: dict[str, None] = {}  # whose code the present child has run
+        self.ended_late: dict[str, str] = {}
+        """Packages whose import or check went well and that ended the child later, with how that was seen."""
+        self.late: list[str] = []
+        """A sentence for each time that a child ended late, naming everybody who may have done it."""
 
     def __enter__(self) -> Asker:  # noqa: PYI034 (Self came with Python 3.11)
         return self
@@ -63,10 +72,13 @@ class Asker:
     def __exit__(self, *exc: object) -> None:
         self._end()
 
-    def ask(self, stage: str, do: str, *, imports: str = "", again: bool = False, **arguments: Any) -> Answer:
+    def ask(
+        self, stage: str, do: str, *, imports: str = "", guest: str = "", again: bool = False, **arguments: Any
+    ) -> Answer:
         """Ask for one stage.
 
         ``imports`` is the module whose import may break the child: if it does, it is not imported again in this probe.
+        ``guest`` is whose code runs, where that is not what is imported.
         ``again`` marks a stage that has to be repeated in each new child before anything else (the import of torch).
         """
         top = imports.partition(".")[0]
@@ -76,7 +88,7 @@ class Asker:
             return Answer(stage, fault="hung", detail=f"not asked: the probe's cap of {self.cap:g} s is used up")
         started = time.monotonic()
         try:
-            answer = self._ask(stage, do, arguments)
+            answer = self._fairly(stage, do, arguments, guest or top)
         except OSError as error:
             answer = Answer(stage, fault="crashed", detail=f"no child process could be started: {error}")
         finally:
@@ -87,7 +99,33 @@ class Asker:
                 self.poisoned[top] = f"{stage} {answer.detail}"
         elif again:
             self._before.append((stage, do, arguments))
+        elif answer.changed:  # the next one is asked in a process as fresh as this one was
+            self._end()
+        elif guest or top:
+            self._guests[guest or top] = None
         return answer
+
+    def fresh(self) -> None:
+        """Ask the next stage in a new child."""
+        self._end()
+
+    def _fairly(self, stage: str, do: str, arguments: dict[str, Any], guest: str) -> Answer:
+        """Ask again in a child of its own what ended in one that others had been in: it may have been their doing."""
+        answer = self._ask(stage, do, arguments)
+        suspects = [name for name in self._guests if name != guest]
+        if answer.fault not in ("crashed", "garbled") or not suspects:
+            return answer
+        self._end()
+        alone = self._ask(stage, do, arguments)
+        if alone.fault:
+            return alone
+        self._suspect(suspects, f"the child process {answer.detail} during {stage}, which goes well by itself")
+        return alone
+
+    def _suspect(self, names: list[str], seen: str) -> None:
+        if len(names) == 1:
+            self.ended_late[names[0]] = seen
+        self.late.append(f"{' or '.join(names)} ended the probe's child late: {seen}")
 
     def _ask(self, stage: str, do: str, arguments: dict[str, Any]) -> Answer:
         # A settled platform asks nobody: it does not pay for the import of subprocess and its kind.
@@ -108,12 +146,15 @@ class Asker:
             if answer is not None:
                 return answer
             status, output = self._child.last_words()
-            self._end()  # it died before the stage began, a late effect of an earlier one: the stage is asked again
+            if self._guests:
+                self._suspect([*self._guests], f"the child process was gone before {stage} began")
+            self._end()  # a late effect of an earlier stage: this one is asked again
         words = [f"it {status}" if status else "", *output.splitlines()[-1:]]
         detail = ": ".join(filter(None, ("the child process ends before it answers", *words)))
         return Answer(stage, fault="crashed", detail=detail, output=output)
 
     def _end(self) -> None:
+        self._guests.clear()
         if self._child is not None:
             self._child.end()
             self._child = None

@@ -1,8 +1,9 @@
 """The process that may hang or die: it imports what is asked for and answers one stage at a time.
 
-Stands alone: it is run as a file and imports nothing of this package, so that nothing of ours stands between a stage
-and its answer. Requests are JSON lines on the standard input it was started with; answers are JSON lines, each with the
-nonce of this probe, appended to a file of their own, so that output of the code under test can't be taken for one.
+Stands alone: it is run as a file and imports nothing of this package (two more files are loaded by their place), so
+that nothing of ours stands between a stage and its answer. Requests are JSON lines on the standard input it was started
+with; answers are JSON lines, each with the nonce of this probe, appended to a file of their own, so that output of the
+code under test can't be taken for one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import importlib
+import importlib.util
 import json
 import os
 import re
@@ -19,7 +21,22 @@ import warnings
 from typing import Any
 
 _SEEN = 400
+#: Where the requests are read: above what a package closes that means to close whatever it has inherited.
+_OUT_OF_REACH = 1000
 _ALLOCATORS = ("zeros", "empty", "ones")
+
+
+def _beside(name: str) -> Any:
+    """Load a file that lies beside this one: no package of ours has to be found or imported."""
+    place = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"_sglhw_{name}", place)
+    assert spec is not None and spec.loader is not None  # noqa: PT018
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+state, errors = _beside("child_state"), _beside("child_errors")
 
 
 def main(job: dict[str, Any]) -> None:
@@ -35,7 +52,9 @@ def main(job: dict[str, Any]) -> None:
         _answer(job, {"id": request["id"], "event": "start"})
         # Cut short of the deadline, so that the last lines of the output say where it hangs.
         faulthandler.dump_traceback_later(request["deadline"] * 0.8)
+        before = state.taken_down()
         result = _run(request)
+        result["changed"] = state.changed(before)
         faulthandler.cancel_dump_traceback_later()
         if os.getpid() != pid:  # a copy of this process that the code under test forked off
             os._exit(0)
@@ -45,11 +64,19 @@ def main(job: dict[str, Any]) -> None:
 
 def _private_input() -> Any:
     """Take the requests away from descriptor 0, where the code under test might read them."""
-    requests = os.fdopen(os.dup(0), "rb")
+    requests = os.fdopen(_high_copy(0), "rb")
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
     return requests
+
+
+def _high_copy(descriptor: int) -> int:
+    with contextlib.suppress(ImportError, OSError):  # Windows; a limit on open files that is lower than that
+        import fcntl
+
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_REACH)
+    return os.dup(descriptor)
 
 
 def _limit(seconds: float) -> None:
@@ -81,31 +108,15 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
             result = {"value": STAGES[request["do"]](**request["with"])}
             json.dumps(result)  # a value that is no plain data is an error of its stage, not the end of this process
         except BaseException as error:  # noqa: BLE001 (the state of the stage is recorded from it)
-            result = {"error": _told(error), "missing": _missing_libraries(error)}
-            result["undecided"] = getattr(error, "undecided", None) is True
-    with contextlib.suppress(Exception):
+            result = {
+                "error": errors.told(error),
+                "missing": errors.missing_libraries(error),
+                "absent": errors.absent(error),
+            }
+            result["undecided"] = errors.peek(error, "undecided") is True
+    with contextlib.suppress(BaseException):
         result["warnings"] = [str(w.message)[:_SEEN] for w in seen[:4]]
     return result
-
-
-def _told(error: BaseException) -> str:
-    """Class and message of an error on one line, however hostile its ``__str__``."""
-    try:
-        text = " ".join(str(error).split())
-    except BaseException as other:  # noqa: BLE001
-        text = f"(its message raised {type(other).__name__})"
-    shown = text if len(text) <= 2 * _SEEN else f"{text[:_SEEN]} ... {text[-_SEEN:]}"
-    return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
-
-
-def _missing_libraries(error: BaseException | None) -> list[str]:
-    """Name the shared libraries that an error, or what it came from, could not open."""
-    found: dict[str, None] = {}
-    with contextlib.suppress(Exception):
-        while error is not None and len(found) < 8:
-            found |= dict.fromkeys(re.findall(r"([\w.+-]+\.so[\w.]*): cannot open shared object file", str(error)))
-            error = error.__cause__ or error.__context__
-    return list(found)
 
 
 def _attempt(function: Any, *arguments: Any) -> Any:
@@ -113,7 +124,7 @@ def _attempt(function: Any, *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except BaseException as error:  # noqa: BLE001
-        return {"error": _told(error)}
+        return {"error": errors.told(error)}
 
 
 def _asked(kind: type, name: str, function: Any, *arguments: Any) -> Any:
@@ -170,15 +181,17 @@ def _stand_in(torch: Any, version: Any) -> str:
     return ""
 
 
-def import_stage(module: str) -> dict[str, Any]:
-    """Import a module; give its file, version and public names."""
+def import_stage(module: str, names: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Import a module; give its file, version and public names, and those of ``names`` that it lacks."""
     loaded = importlib.import_module(module)
-    names = [n for n in dir(loaded) if not n.startswith("_")]
-    version = getattr(sys.modules.get(module.partition(".")[0]), "__version__", None)
+    public = [n for n in dir(loaded) if not n.startswith("_")]
+    version = errors.peek(sys.modules.get(module.partition(".")[0]), "__version__")
     return {
-        "file": _text_or_none(getattr(loaded, "__file__", None)),
+        "file": _text_or_none(errors.peek(loaded, "__file__")),
+        "origin": _text_or_none(errors.peek(errors.peek(loaded, "__spec__"), "origin")),
         "version": _text_or_none(version),
-        "names": names[:2000],
+        "names": public[:2000],
+        "lacking": [name for name in names if errors.peek(loaded, name) is None],
         "mocked": _mocked(loaded),
     }
 
@@ -189,8 +202,8 @@ def _text_or_none(value: Any) -> str | None:
 
 def _mocked(module: Any) -> bool:
     """Say whether a module is a mock, answers for a name that nobody can have defined, or names a mock as its file."""
-    invented = getattr(module, "sglhw_no_such_name", None)
-    return _mock(module) or invented is not None or _mock(getattr(module, "__file__", None))
+    invented = errors.peek(module, "sglhw_no_such_name")
+    return _mock(module) or invented is not None or _mock(errors.peek(module, "__file__"))
 
 
 def devices_stage(api: str, archs: list[list[str]]) -> dict[str, Any]:
@@ -278,9 +291,15 @@ def driver_stage() -> str | None:
     return f"{version // 1000}.{version % 1000 // 10}" if isinstance(version, int) and version > 0 else None
 
 
-def ops_stage(ops: list[str], keys: list[str]) -> dict[str, Any]:
-    """Say for each operator under which of ``keys`` it has a native kernel, ``None`` where it is not registered."""
+def ops_stage(ops: list[str], keys: list[str], modules: list[str]) -> dict[str, Any]:
+    """Say for each operator under which of ``keys`` it has a native kernel, ``None`` where it is not registered.
+
+    ``modules`` register the operators. They were imported before, but this may be another process since.
+    """
     import torch
+
+    for module in modules:
+        importlib.import_module(module)
 
     has_kernel = _attribute(torch, "_C._dispatch_has_kernel_for_dispatch_key")
     return {op: _keys_of(has_kernel, op, keys) for op in ops} if callable(has_kernel) else dict.fromkeys(ops)
@@ -293,13 +312,31 @@ def _keys_of(has_kernel: Any, op: str, keys: list[str]) -> list[str] | None:
         return None
 
 
-def check_stage(function: str) -> bool:
-    """Call ``module:function``; only a plain ``False`` says that the capability is not there."""
-    module, _, name = function.partition(":")
-    check = _attribute(importlib.import_module(module), name)
+def check_stage(function: str, modules: list[str]) -> dict[str, Any]:
+    """Call ``module:function``, with ``modules`` imported: what it returned, and what that means if it is an answer."""
+    home, _, name = function.partition(":")
+    check = _attribute(importlib.import_module(home), name)
     if not callable(check):
-        raise AttributeError(f"{module} has no function {name!r}")
-    return check() is not False
+        raise AttributeError(f"{home} has no function {name!r}")
+    for module in modules:
+        importlib.import_module(module)
+    value = check()
+    return {"holds": _truth(value), "returned": _shown(value)}
+
+
+def _truth(value: Any) -> bool | None:
+    """Return what a yes or no says, of numpy or torch too (``(a == b).all()``); ``None`` for anything else."""
+    if not isinstance(value, int) and callable(errors.peek(value, "item")):
+        value = _attempt(value.item)
+    return bool(value) if isinstance(value, int) and value in (0, 1) else None
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "None"
+    shown = _attempt(repr, value)
+    text = " ".join(shown.split())[:80] if isinstance(shown, str) else "something"
+    return f"{text} ({_class_of(value).removeprefix('builtins.')})"
 
 
 def sglang_stage() -> dict[str, Any]:

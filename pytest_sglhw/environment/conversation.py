@@ -153,4 +153,6 @@ def _answer(stage: str, event: dict[str, Any]) -> Answer:
         warnings=tuple(event.get("warnings", ())),
         missing=tuple(event.get("missing", ())),
         undecided=bool(event.get("undecided")),
+        absent=str(event.get("absent", "")),
+        changed=tuple(event.get("changed", ())),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pytest_sglhw.environment.packages import normal_name, where_is
+from pytest_sglhw.environment.packages import is_folder, normal_name, where_is
 from pytest_sglhw.environment.records import CapabilityState, Environment
 from pytest_sglhw.environment.support import supported
 from pytest_sglhw.record import replace
@@ -20,6 +20,8 @@ Kernels = dict[str, CapabilityState]
 #: Operators without a kernel of their own for a device run on these.
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
 
+_ANSWERS = "Valid: True where the capability works, False where it is not here, an error where it is broken."
+
 
 class Climber:
     """Finds out the state of capabilities; ``look`` gathers evidence even where the platform settles it."""
@@ -32,7 +34,7 @@ class Climber:
         self._packages = packages
         self._asker = asker
         self._look = look
-        self._imports: dict[str, Answer] = {}
+        self._imports: dict[tuple[str, tuple[str, ...]], Answer] = {}
 
     def climb(self, row: Capability) -> tuple[CapabilityState, Kernels]:
         """Return the state of a capability and of its kernels, from the lowest rung that fails."""
@@ -62,8 +64,8 @@ class Climber:
         if isinstance(found, CapabilityState):
             return found, {}
         evidence, kernels = list(found), Kernels()
-        if ladder.module:
-            failed = self._imported(ladder.module, evidence)
+        for module in ladder.modules:
+            failed = self._imported(module, ladder, evidence)
             if failed:
                 return failed, {}
         if ladder.ops:
@@ -71,7 +73,7 @@ class Climber:
             if failed:
                 return failed, kernels
         if ladder.check:
-            failed = self._checked(ladder.check, evidence)
+            failed = self._checked(ladder.check, ladder, evidence)
             if failed:
                 return failed, kernels
         return replace(state, evidence=tuple(evidence)), kernels
@@ -80,12 +82,13 @@ class Climber:
 
     def _found(self, ladder: Ladder) -> CapabilityState | list[str]:
         installed = [f"{d} {self._packages[d]}" for d in map(normal_name, ladder.distributions) if d in self._packages]
-        place = where_is(ladder.module) if ladder.module else None
+        places = {module: where_is(module) for module in ladder.modules}
         evidence = [f"{name} is installed" for name in installed]
         if ladder.module and len(installed) > 1:
             evidence.append(f"they bring the same module {ladder.module}: the one installed last overwrote the other")
-        if ladder.module and place is None:
-            return self._no_module(ladder.module, ladder, installed)
+        for module, place in places.items():
+            if place is None or is_folder(place):
+                return self._no_module(module, ladder, installed, place)
         if ladder.distributions and not installed:
             stand_in = self._undistributed(ladder)
             if stand_in is None:
@@ -94,12 +97,16 @@ class Climber:
                     "unavailable", f"{names} is not installed", remedy=f"install {ladder.distributions[0]}"
                 )
             evidence.append(f"no distribution named {' or '.join(ladder.distributions)}; found {stand_in}")
-        return [*evidence, f"{ladder.module} is at {place}"] if place else evidence
+        return [*evidence, *(f"{module} is at {place}" for module, place in places.items())]
 
-    def _no_module(self, module: str, ladder: Ladder, installed: Sequence[str]) -> CapabilityState:
+    def _no_module(
+        self, module: str, ladder: Ladder, installed: Sequence[str], folder: str | None = None
+    ) -> CapabilityState:
         top = module.partition(".")[0]
         shadow = where_is(top)
         evidence = (f"{top} is at {shadow}, without {module}",) if shadow and top != module else ()
+        if folder:
+            evidence = (f"{folder} is a folder without an __init__.py: no package",)
         if installed:
             reason = f"{', '.join(installed)} is installed, but brings no module {module}"
             return CapabilityState("broken", reason, evidence, remedy=f"install a release that has {module}")
@@ -117,33 +124,54 @@ class Climber:
 
     # Rung 3: it imports.
 
-    def _import(self, module: str) -> Answer:
-        if module not in self._imports:
-            self._imports[module] = self._asker.ask(f"import of {module}", "import", imports=module, module=module)
-        return self._imports[module]
+    def _import(self, module: str, names: tuple[str, ...] = ()) -> Answer:
+        key = (module, names)
+        if key not in self._imports or module.partition(".")[0] in self._asker.poisoned:
+            self._imports[key] = self._asker.ask(
+                f"import of {module}", "import", imports=module, module=module, names=names
+            )
+        return self._imports[key]
 
-    def _imported(self, module: str, evidence: list[str]) -> CapabilityState | None:
-        answer = self._import(module)
+    def _imported(self, module: str, ladder: Ladder, evidence: list[str]) -> CapabilityState | None:
+        answer = self._import(module, _names(module, ladder))
         top = module.partition(".")[0]
-        if answer.error.startswith(f"ModuleNotFoundError: No module named {top!r}"):
+        if answer.absent == top:
             reason = f"no module {top} in a fresh process; this one finds it through {where_is(top)}"
             return CapabilityState("unavailable", reason, tuple(evidence), f"install {module}")
         if not answer.ok:
             return _failed(f"importing {module}", answer, evidence)
-        evidence.append(f"{module} imports from {answer.value['file'] or 'nowhere (no __file__)'}")
+        evidence.append(f"{module} imports from {_origin(answer) or 'nowhere (no __file__)'}")
         if answer.value["mocked"]:
             return _not_native(f"{module} is a mock: it answers for every name", evidence, module)
-        return None
+        if not _origin(answer):
+            return _not_native(f"{module} has no file: it is no package", evidence, module)
+        return self._nameless(module, ladder, answer.value["lacking"], evidence)
+
+    def _nameless(
+        self, module: str, ladder: Ladder, lacking: Sequence[str], evidence: list[str]
+    ) -> CapabilityState | None:
+        """A module without the names that it is imported for is another one, or an older one."""
+        if not lacking:
+            return None
+        remedy = f"install a release of {' or '.join(ladder.distributions) or module} that has them"
+        return CapabilityState("broken", f"{module} imports and has no {', '.join(lacking)}", tuple(evidence), remedy)
 
     # Rung 4: native kernels are registered for this platform.
 
     def _native(self, ladder: Ladder, evidence: list[str]) -> tuple[CapabilityState | None, Kernels]:
         assert self._platform is not None
         namespace = ladder.ops[0].partition("::")[0]
-        names: Sequence[str] = self._import(ladder.module).value["names"] if ladder.module else ()
+        names: Sequence[str] = self._import(ladder.module, ladder.names).value["names"] if ladder.module else ()
         also = [f"{namespace}::{name}" for name in names if f"{namespace}::{name}" not in ladder.ops]
         keys = [*self._platform.dispatch_keys, *_COMPOSITE]
-        answer = self._asker.ask(f"operators of {namespace}", "ops", ops=[*ladder.ops, *also], keys=keys)
+        answer = self._asker.ask(
+            f"operators of {namespace}",
+            "ops",
+            imports=ladder.module or "",
+            ops=[*ladder.ops, *also],
+            keys=keys,
+            modules=ladder.modules,
+        )
         if not answer.ok:
             return _failed(f"asking torch for the operators of {namespace}", answer, evidence), {}
         registered: Mapping[str, list[str] | None] = answer.value
@@ -172,20 +200,31 @@ class Climber:
 
     # Rung 5: a tiny real use.
 
-    def _checked(self, check: str, evidence: list[str]) -> CapabilityState | None:
-        answer = self._asker.ask(f"check {check}", "check", imports=_own(check), function=check)
+    def _checked(self, check: str, ladder: Ladder, evidence: list[str]) -> CapabilityState | None:
+        home = _own(check)
+        # A stage of its own: a check that dies costs itself, not the other checks of its module.
+        imported = self._import(home) if home else None
+        if imported is not None and imported.fault:
+            return _failed(f"importing {home}", imported, evidence)
+        answer = self._asker.ask(
+            f"check {check}",
+            "check",
+            guest=(home or ladder.module or "").partition(".")[0],
+            function=check,
+            modules=ladder.modules,
+        )
         if answer.undecided:
             said = answer.error.partition(": ")[2]
             remedy = "repair torch, which failed before the capability was used"
             return CapabilityState("unknown", f"the check {check} {said}", tuple(evidence), remedy)
         if not answer.ok:
             return _failed(f"the check {check}", answer, evidence)
-        evidence.append(f"the check {check} answered {'yes' if answer.value else 'no'}")
-        return (
-            None
-            if answer.value
-            else CapabilityState("unavailable", f"{check} says that it is not there", tuple(evidence))
-        )
+        holds, returned = answer.value["holds"], answer.value["returned"]
+        if holds is None:
+            reason = f"the check {check} returned {returned}, which is no answer. {_ANSWERS}"
+            return CapabilityState("broken", reason, tuple(evidence), f"let {check} return True or False")
+        evidence.append(f"the check {check} answered {'yes' if holds else 'no'}")
+        return None if holds else CapabilityState("unavailable", f"{check} says that it is not there", tuple(evidence))
 
     def _evidence(self, ladder: Ladder) -> tuple[str, ...]:
         """What is installed although the platform does not have the capability, and whether it would even load."""
@@ -193,11 +232,22 @@ class Climber:
             return ()
         found = self._found(ladder)
         evidence = list(found.evidence if isinstance(found, CapabilityState) else found)
-        answer = self._import(ladder.module)
+        answer = self._import(ladder.module, ladder.names)
         if answer.ok:
             return (*evidence, f"{ladder.module} imports")
         failed = _failed(f"importing {ladder.module}", answer, evidence)
         return (*failed.evidence, failed.reason, *((failed.remedy,) if failed.remedy else ()))
+
+
+def _names(module: str, ladder: Ladder) -> tuple[str, ...]:
+    return tuple(ladder.names) if module == ladder.module else ()
+
+
+def _origin(answer: Answer) -> str | None:
+    """Say where a module comes from: its file, or the interpreter that has it built in."""
+    origin = answer.value["origin"]
+    found: str | None = answer.value["file"] or (origin if origin in ("built-in", "frozen") else None)
+    return found
 
 
 def _own(check: str) -> str:

@@ -75,6 +75,11 @@ def where_is(module: str) -> str | None:
     return place
 
 
+def is_folder(place: str) -> bool:
+    """Say whether a place that :func:`where_is` names is a mere folder, without an ``__init__.py``: no package."""
+    return os.path.isdir(place)
+
+
 def _place(spec: ModuleSpec) -> str:
     folder = next(iter(spec.submodule_search_locations or ()), None)
     return spec.origin or folder or f"{type(spec.loader).__module__}.{type(spec.loader).__qualname__}"

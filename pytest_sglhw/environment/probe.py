@@ -22,7 +22,7 @@ from pytest_sglhw.environment.families import (
 )
 from pytest_sglhw.environment.ladder import Climber
 from pytest_sglhw.environment.packages import normal_name
-from pytest_sglhw.environment.records import Device, Environment, ProbeOutcome
+from pytest_sglhw.environment.records import CapabilityState, Device, Environment, ProbeOutcome
 from pytest_sglhw.environment.static import StaticFacts, gather, platform_strings
 from pytest_sglhw.record import Record, encodable, replace
 from pytest_sglhw.timeouts import VALID, is_timeout
@@ -106,13 +106,16 @@ class Probe:
         with self._asker:
             record = known or self._platform()
             wanted = self._registry.capabilities if capabilities is None else capabilities
-            return encodable(self._with_capabilities(record, [n for n in wanted if n not in record.capabilities]))
+            missing = {name for name in wanted if name not in record.capabilities}
+            # In the order of the table, whoever asks: what one does to the child may reach the next one.
+            ordered = sorted(missing, key=list(self._registry.capabilities).index)
+            return encodable(self._with_capabilities(record, ordered))
 
     def _platform(self) -> Environment:
         if self._static.settles_cpu and not self._full:
             return self._record(_Asked(choice=_settled(self._static)))
         torch = self._asker.ask("import of torch", "torch", imports="torch", again=True)
-        if not torch.ok and torch.error.startswith("ModuleNotFoundError: No module named 'torch'"):
+        if torch.absent == "torch":
             return self._record(_Asked(choice=Choice("cpu", "there is no torch"), status="ok"))
         if not torch.ok:
             fault = replace(torch, fault=torch.fault or "crashed")
@@ -147,6 +150,7 @@ class Probe:
         sglang = None
         if self._look and static.sglang and not choice.fault:
             sglang = self._asker.ask("SGLang's own answers", "sglang", imports="sglang")
+            self._asker.fresh()  # what is found out about capabilities must not depend on whether SGLang was asked
         findings = Findings(
             self._rows, static, choice.name, build, strings, asked.devices, asked.families, asked.vendors, sglang
         )
@@ -204,12 +208,24 @@ class Probe:
         platform = self._registry.platforms.get(record.platform)
         climber = Climber(record, platform, self._static.packages, self._asker, self._look)
         climbed = {name: climber.climb(self._registry.capabilities[name]) for name in names}
+        climbed = {name: (self._lasting(name, state), kernels) for name, (state, kernels) in climbed.items()}
         return replace(
             record,
+            disagreements=(*record.disagreements, *self._asker.late),
             capabilities={**record.capabilities, **{name: state for name, (state, _) in climbed.items()}},
             kernels={**record.kernels, **{name: kernels for name, (_, kernels) in climbed.items() if kernels}},
             probe=replace(record.probe, seconds=round(self._asker.seconds, 3)),
         )
+
+    def _lasting(self, name: str, state: CapabilityState) -> CapabilityState:
+        """Take back what was said of a capability whose package ended the child after its probe had gone well."""
+        ladder = self._registry.capabilities[name].probe
+        names = [*ladder.modules, (ladder.check or "").partition(":")[0]] if ladder else []
+        late = [top for top in (module.partition(".")[0] for module in names) if top in self._asker.ended_late]
+        if state.state != "available" or not late:
+            return state
+        reason = f"{late[0]} works and then ends its process: {self._asker.ended_late[late[0]]}"
+        return replace(state, state="unknown", reason=reason, remedy=f"run {late[0]} by itself for a while")
 
 
 class _Asked(Record):

@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from pytest_sglhw.registry.platforms import BUILTIN_PLATFORMS
@@ -135,6 +136,13 @@ def p2p() -> bool:
 def cpu_engine() -> bool:
     """Look whether SGLang would take its CPU engine here, where torch has no accelerator."""
     return _accelerator() is not None or os.environ.get("SGLANG_USE_CPU_ENGINE") == "1"
+
+
+def elastic_ep() -> bool:
+    """Import SGLang where it would take this machine; elsewhere it makes no difference whether it imports."""
+    if not cpu_engine():
+        return False
+    return import_module("sglang.srt.utils").__file__ is not None
 
 
 def amx() -> bool:

@@ -27,16 +27,26 @@ class Ladder(Record):
     Each rung is asked in the probe's child process, in this order; a missing one is skipped.
 
     * ``distributions``: names under which the package is distributed, any of which will do;
+    * ``needs``: other modules that have to be there and import as well (SGLang's own, under kernels of somebody else);
     * ``module``: the module to find and import (looked up without importing its parent first);
+    * ``names``: public names that it must have, for a module without operators: an empty package imports too;
     * ``ops``: ``namespace::name`` of native operators that must have a kernel for the platform's dispatch key;
-    * ``check``: ``"module:function"``, called without arguments in the child: a tiny real use. It returns (any value
-      but ``False``) where the capability works, returns ``False`` where it does not, and raises where it is broken.
+    * ``check``: ``"module:function"``, called without arguments in the child: a tiny real use. It returns ``True``
+      where the capability works and ``False`` where it is not here (numpy's and torch's will do, and 1 and 0), and
+      raises where it is broken. Any other answer, ``None`` included, is none: the capability is broken.
     """
 
     distributions: tuple[str, ...] = ()
     module: str | None = None
     ops: tuple[str, ...] = ()
     check: str | None = None
+    needs: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Every module that has to import, in the order in which they are asked for."""
+        return (*self.needs, *((self.module,) if self.module else ()))
 
 
 class Capability(Record):

@@ -62,5 +62,7 @@ def _of_ladder(ladder: Ladder) -> Iterator[str]:
             yield f"{operator!r} is not the name of an operator. Valid: like 'sgl_kernel::transfer_kv_direct'."
     if ladder.ops and not ladder.module:
         yield "its probe asks for operators, but imports no module that registers them"
+    if ladder.names and not ladder.module:
+        yield f"its probe asks for the name {ladder.names[0]!r}, but of no module"
     if ladder.check is not None and not _CHECK.fullmatch(ladder.check):
         yield f"{ladder.check!r} is not a check. Valid: 'package.module:function'."

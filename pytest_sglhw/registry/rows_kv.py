@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_sglhw.registry.vocabulary import BLACKWELL, KERNELS, SGLANG, SM100, SM120, SMOKE, refusal
+from pytest_sglhw.registry.vocabulary import BLACKWELL, KERNELS, SGLANG_ALONE, SGLANG_WITH, SM100, SM120, SMOKE, refusal
 
 _TRANSFER_OPS = tuple(
     f"sgl_kernel::transfer_kv_{name}"
@@ -41,7 +41,11 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
         "name": "kvcacheio_npu",
         "summary": "KV transfer between host and device memory on Ascend (`sgl_kernel_npu.kvcacheio`)",
         "platforms": {"npu": ""},
-        "probe": {"distributions": ("sgl-kernel-npu",), "module": "sgl_kernel_npu.kvcacheio"},
+        "probe": {
+            "distributions": ("sgl-kernel-npu",),
+            "module": "sgl_kernel_npu.kvcacheio",
+            "names": ("TransferDirection", "transfer_kv_dim_exchange"),
+        },
         "source": "sgl_kernel_npu/kvcacheio.py",
     },
     {
@@ -72,7 +76,7 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
         "summary": "HiSparse: hierarchical sparse attention with host-side KV",
         "platforms": {"cuda": "0.5.10", "rocm": "0.5.10", "xpu": "0.5.21"},
         "probe": {
-            "distributions": SGLANG,
+            **SGLANG_WITH,
             "module": "sgl_kernel.kvcacheio",
             "ops": ("sgl_kernel::transfer_kv_all_layer_mla",),
         },
@@ -87,7 +91,7 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
         "summary": "HiCache host pools with `--hicache-io-backend kernel`",
         "platforms": {"cuda": "", "rocm": "", "xpu": "0.5.23"},
         "probe": {
-            "distributions": SGLANG,
+            **SGLANG_WITH,
             "module": "sgl_kernel.kvcacheio",
             "ops": ("sgl_kernel::transfer_kv_per_layer", "sgl_kernel::transfer_kv_all_layer"),
         },
@@ -99,7 +103,7 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
         "summary": "HiCache host pools with `--hicache-io-backend direct`",
         "platforms": {"cuda": "", "rocm": "", "xpu": "0.5.23"},
         "probe": {
-            "distributions": SGLANG,
+            **SGLANG_WITH,
             "module": "sgl_kernel.kvcacheio",
             "ops": ("sgl_kernel::transfer_kv_direct",),
             "check": SMOKE + "kvcacheio_direct",
@@ -111,7 +115,7 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
         "name": "hicache_unified",
         "summary": "HiCache page-envelope transfers of the unified host pool",
         "platforms": {"cuda": "0.5.21", "rocm": "0.5.21"},
-        "probe": {"distributions": SGLANG},
+        "probe": SGLANG_ALONE,
         "signals": (refusal("RuntimeError", r"Unified page-envelope transfers require a CUDA or ROCm device"),),
         "source": "srt/mem_cache/pool_host/unified.py",
     },
@@ -119,14 +123,14 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
         "name": "jit_hicache",
         "summary": "HiCache transfer kernels compiled on first use",
         "platforms": {"cuda": "", "rocm": ""},
-        "probe": {"distributions": SGLANG, "module": "tvm_ffi", "check": SMOKE + "jit_toolchain"},
+        "probe": {**SGLANG_WITH, "module": "tvm_ffi", "names": ("Module",), "check": SMOKE + "jit_toolchain"},
         "source": "kernels/ops/kvcache/hicache.py",
     },
     {
         "name": "kv4",
         "summary": "4-bit KV cache (`--kv-cache-dtype fp4_mx_block16`, before 0.5.16 `fp4_e2m1`)",
         "platforms": {"cuda": ""},
-        "probe": {"distributions": SGLANG},
+        "probe": SGLANG_ALONE,
         "signals": (_KV4,),
         "source": "srt/arg_groups/kv_cache_hook.py, #14467",
     },
@@ -135,7 +139,7 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
         "summary": "NVFP4 KV cache (`--kv-cache-dtype nvfp4`)",
         "platforms": {"cuda": "0.5.16"},
         "archs": {"cuda": (*SM100, *SM120)},
-        "probe": {"distributions": SGLANG},
+        "probe": SGLANG_ALONE,
         "signals": (
             _KV4,
             refusal("RuntimeError", r"--kv-cache-dtype=nvfp4 requires Blackwell SM100 or SM120"),
@@ -149,7 +153,7 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
         "summary": "native NVFP4 prefill, without an FP8 workspace",
         "platforms": {"cuda": "0.5.21"},
         "archs": {"cuda": SM100},
-        "probe": {"distributions": SGLANG},
+        "probe": SGLANG_ALONE,
         "signals": (refusal("ValueError", r"Native NVFP4 prefill (currently|with trtllm_mha) requires SM100"),),
         "source": "srt/arg_groups/kv_cache_hook.py, srt/layers/attention/trtllm_mha_backend.py",
     },
@@ -158,7 +162,7 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
         "summary": "MXFP8 KV cache (`--kv-cache-dtype mxfp8`)",
         "platforms": {"cuda": "0.5.16"},
         "archs": {"cuda": BLACKWELL},
-        "probe": {"distributions": SGLANG},
+        "probe": SGLANG_ALONE,
         "signals": (
             refusal("ValueError", r"--kv-cache-dtype mxfp8 requires an SM100\+ \(Blackwell\) GPU"),
             refusal("AssertionError", r"MXFP8 KV cache requires CUDA and store_cache-compatible rows"),
@@ -169,7 +173,7 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
         "name": "dcp",
         "summary": "decode context parallelism (`--dcp-size` above 1)",
         "platforms": {"cuda": "0.5.15", "rocm": "0.5.15", "npu": "0.5.22", "xpu": "0.5.22"},
-        "probe": {"distributions": SGLANG},
+        "probe": SGLANG_ALONE,
         "signals": (
             # The list of platforms in the text grew: HIP; HIP or CUDA; HIP, CUDA, NPU or XPU.
             refusal("RuntimeError", r"Decode context parallel \(.+\) is currently only supported on the AMD HIP"),

@@ -9,6 +9,12 @@ KERNELS = ("sglang-kernel", "sgl-kernel")
 FLASHINFER = ("flashinfer-python",)
 SMOKE = "pytest_sglhw.environment.smoke:"
 
+#: Where every release of SGLang says what it takes a machine for; importing it runs SGLang's own ``__init__``.
+_SGLANG_MODULE = "sglang.srt.utils"
+#: The probe of what SGLang does by itself, and the columns that a feature has which it does with somebody's kernels.
+SGLANG_ALONE: dict[str, Any] = {"distributions": SGLANG, "module": _SGLANG_MODULE, "names": ("is_cuda", "is_hip")}
+SGLANG_WITH: dict[str, Any] = {"distributions": SGLANG, "needs": (_SGLANG_MODULE,)}
+
 # SGLang asks for the major version of the compute capability: 10 is SM100, 12 is SM120. CUDA 13 renamed 10.1 to 11.0.
 SM100 = ("sm100", "sm101", "sm103")
 SM120 = ("sm120", "sm121")

@@ -101,6 +101,18 @@ def distribution(name: str, version: str) -> dict[str, str]:
     return {f"{name.replace('-', '_')}-{version}.dist-info/METADATA": text}
 
 
+#: A FlashInfer that has what is asked for, and an SGLang that imports.
+FLASHINFER = distribution("flashinfer-python", "0.6.1") | {
+    "flashinfer/__init__.py": "class BatchDecodeWithPagedKVCacheWrapper: pass\n"
+    "class BatchPrefillWithPagedKVCacheWrapper: pass\n"
+}
+SGLANG = distribution("sglang", "0.5.23") | {
+    "sglang/__init__.py": "",
+    "sglang/srt/__init__.py": "",
+    "sglang/srt/utils/__init__.py": "def is_cuda(): return True\ndef is_hip(): return False\n",
+}
+
+
 @dataclass(frozen=True)
 class Seen:
     """What ``sglhw doctor --json`` said, and what it left."""

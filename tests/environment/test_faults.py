@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hostile import DEADLINE, TENSORS, doctor, h100, namespace, torch_package
+from hostile import DEADLINE, FLASHINFER, SGLANG, TENSORS, doctor, h100, namespace, torch_package
 
 FORK = """
 import os, time
@@ -28,6 +28,16 @@ except ImportError as error:
     head = "[sgl_kernel] CRITICAL: Could not load any common_ops library!" + " x" * 3000
     text = f"{head} - ImportError: {error}" + " y" * 3000
     raise ImportError(text) from None
+"""
+
+#: Puts a finder before the others that lets nobody import FlashInfer.
+HIDES = """
+import sys
+class Finder:
+    @staticmethod
+    def find_spec(name, *rest):
+        if name == "flashinfer": raise ImportError(name)
+sys.meta_path.insert(0, Finder)
 """
 
 #: Finds the file that the child answers in, as a package that cleans up too much would.
@@ -76,6 +86,30 @@ PACKAGES = {
     "removes_its_folder": (ANSWERS + "import shutil; shutil.rmtree(os.path.dirname(mine))", "unknown", "removed"),
     "output_of_bytes": ("import os; os.write(2, bytes(range(256)) * 9); os.abort()", "unknown", "SIGABRT"),
     "changes_folder": ("import os; os.chdir('/')", "broken", "check"),
+    "long_message": ("raise RuntimeError('x' * 5_000_000)", "broken", "RuntimeError: xxx"),
+    "exiting_message": (
+        "class E(Exception):\n    def __str__(self): raise SystemExit(0)\nraise E",
+        "broken",
+        "its message raised SystemExit",
+    ),
+    "endless_causes": ("e = ImportError('x')\ne.__cause__ = e\nraise e", "broken", "ImportError: x"),
+    "raises_for_names": (
+        "def __getattr__(name): raise RuntimeError(name)",
+        "broken",
+        "check",
+    ),
+    "empties_path": ("import sys; sys.path.clear()", "broken", "check"),
+    "empties_finders": ("import sys; sys.meta_path.clear()", "broken", ""),
+    "replaces_import": (
+        "import builtins\ndef no(*a, **k): raise ImportError('no')\nbuiltins.__import__ = no",
+        "broken",
+        "",
+    ),
+    "hides_others": (
+        HIDES,
+        "broken",
+        "check",
+    ),
     "no_alarm": ("import signal; signal.alarm(0)", "broken", "check"),
     "ignores_signals": (
         "import signal, time\nfor s in (1, 2, 15): signal.signal(s, signal.SIG_IGN)\ntime.sleep(600)",
@@ -83,6 +117,10 @@ PACKAGES = {
         "hung",
     ),
 }
+
+
+#: The capabilities of others, beside a working FlashInfer and SGLang. (The torch of ``hostile`` has no CUDA graphs.)
+NEIGHBOURS = {"flashinfer": "available", "kv4": "available", "cuda_graph": "broken", "aiter": "unavailable"}
 
 
 def kernels(code: str) -> dict[str, str]:
@@ -95,12 +133,12 @@ def kernels(code: str) -> dict[str, str]:
 def test_a_hostile_package_costs_its_own_capability_and_nothing_else(tmp_path, fault):
     """Whatever a kernel package does, the platform and the other capabilities are as without it."""
     code, state, words = PACKAGES[fault]
-    seen = doctor(tmp_path, h100() | kernels(code))
+    seen = doctor(tmp_path, h100() | FLASHINFER | SGLANG | kernels(code))
 
     assert (seen.status, seen.record["platform"], seen.record["probe"]["status"]) == (0, "cuda", "ok")
     assert [d["state"] for d in seen.record["devices"]] == ["available"]
     assert (seen.state("kvcacheio"), words in seen.reason("kvcacheio")) == (state, True), seen.reason("kvcacheio")
-    assert seen.state("aiter") == "unavailable"
+    assert {name: seen.state(name) for name in ("flashinfer", "kv4", "cuda_graph", "aiter")} == NEIGHBOURS
     assert seen.left == []
 
 
@@ -135,7 +173,7 @@ def test_a_torch_that_hangs_or_dies_leaves_the_platform_unknown(tmp_path, fault)
 
 def test_what_hung_once_is_not_imported_again(tmp_path):
     """Four capabilities share a package that hangs: one deadline is paid, not four."""
-    seen = doctor(tmp_path, h100() | {"sglang/__init__.py": ""} | kernels("import time; time.sleep(600)"))
+    seen = doctor(tmp_path, h100() | SGLANG | kernels("import time; time.sleep(600)"))
 
     assert {seen.state(name) for name in ("kvcacheio", "hisparse", "hicache_kernel", "device_ptr")} == {"unknown"}
     assert seen.record["probe"]["seconds"] < 2 * DEADLINE

@@ -13,6 +13,7 @@ import pytest
 from hostile import DEADLINE, distribution, doctor, h100, plant, torch_package
 
 import pytest_sglhw
+from pytest_sglhw.environment import child
 from pytest_sglhw.environment.asking import Asker
 
 WORKS = """
@@ -115,11 +116,35 @@ def test_an_unknown_capability_is_refused_with_the_valid_ones():
         pytest_sglhw.probe_environment(["nope"])
 
 
+VALID = "Valid: True where the capability works, False where it is not here, an error where it is broken."
+#: What numpy and torch give for a comparison: an object of one value, ``item()``; of several it raises.
+SCALAR = "Scalar"
+SCALARS = """
+class Scalar:
+    def __init__(self, value): self.value = value
+    def __bool__(self): return True
+    def __repr__(self): return str(self.item())
+    def item(self):
+        if isinstance(self.value, type): raise self.value("not one value")
+        return self.value
+"""
+
 #: What a project's own check does -> the state, and words of the reason.
 CHECKS = {
-    "passes": ("return 'fine'", "available", ""),
-    "returns nothing": ("pass", "available", ""),
+    "passes": ("return True", "available", ""),
+    "passes as a number": ("return 1", "available", ""),
+    "passes as a scalar": (f"return {SCALAR}(True)", "available", ""),
     "says no": ("return False", "unavailable", "says that it is not there"),
+    "says no as a number": ("return 0", "unavailable", "says that it is not there"),
+    "says no as a scalar": (f"return {SCALAR}(False)", "unavailable", "says that it is not there"),
+    "returns nothing": ("pass", "broken", f"the check own_check:works returned None, which is no answer. {VALID}"),
+    "returns text": ("return 'no'", "broken", f"returned 'no' (str), which is no answer. {VALID}"),
+    "returns a list": ("return []", "broken", "returned [] (list), which is no answer."),
+    "returns a status": ("return -1", "broken", "returned -1 (int), which is no answer."),
+    "returns several": (f"return {SCALAR}(ValueError)", "broken", "which is no answer."),
+    "returns a mock": ("import unittest.mock; return unittest.mock.MagicMock()", "broken", "which is no answer."),
+    "yields": ("yield True", "broken", "returned <generator object works"),
+    "shows itself badly": (f"return {SCALAR}(SystemExit)", "broken", "returned something (own_check.Scalar)"),
     "raises": ("raise RuntimeError('first line\\nlast line')", "broken", "RuntimeError: first line last line"),
     "asserts": ("assert 1 == 2", "broken", "AssertionError"),
     "exits": ("raise SystemExit(3)", "broken", "SystemExit: 3"),
@@ -143,7 +168,9 @@ def own(check):
 def test_a_projects_own_check_has_a_state_whatever_it_does(tmp_path, check):
     """And the capabilities of others are as they were."""
     code, state, words = CHECKS[check]
-    seen = doctor(tmp_path, h100() | KERNELS | own("works") | {"own_check.py": f"def works():\n    {code}\n"})
+    seen = doctor(
+        tmp_path, h100() | KERNELS | own("works") | {"own_check.py": f"{SCALARS}\ndef works():\n    {code}\n"}
+    )
 
     assert (seen.state("own"), words in seen.reason("own")) == (state, True), seen.reason("own")
     assert seen.state("kvcacheio") == "available"
@@ -155,3 +182,61 @@ def test_a_check_that_is_not_there_is_named(tmp_path):
     seen = doctor(tmp_path, h100() | own("wroks") | {"own_check.py": "def works(): pass\n"})
 
     assert seen.reason("own") == "the check own_check:wroks raised AttributeError: own_check has no function 'wroks'"
+
+
+@pytest.mark.parametrize("value", [True, False])
+@pytest.mark.parametrize("make", ["numpy.bool_({})", "torch.tensor({})", "torch.tensor([{}]) .all()"])
+@pytest.mark.torch
+def test_a_scalar_of_a_library_is_judged_by_its_truth(make, value):
+    """``return (a == b).all()`` is a yes or a no, whichever library compared."""
+    torch = pytest.importorskip("torch")
+    numpy = pytest.importorskip("numpy")
+
+    assert child._truth(eval(make.format(value), {"numpy": numpy, "torch": torch})) is value
+
+
+def several(checks):
+    """The files of an installed package with one capability for each check, all in one module."""
+    rows = [
+        {"name": f"own_{name}", "summary": "s", "platforms": {"cuda": ""}, "probe": {"check": f"own_check:{name}"}}
+        for name in checks
+    ]
+    code = "".join(f"def {name}():\n    {body}\n" for name, body in checks.items())
+    return distribution("own-rows", "1.0") | {
+        "own_rows.py": f"def register(registry):\n    for row in {rows!r}: registry.add_capability(row)\n",
+        "own_rows-1.0.dist-info/entry_points.txt": "[sglhw]\nown = own_rows:register\n",
+        "own_check.py": code,
+    }
+
+
+def test_one_check_costs_itself_alone(tmp_path):
+    """The others of its module are asked, before it and after it."""
+    checks = {
+        "first": "return True",
+        "dies": "import ctypes; ctypes.string_at(0)",
+        "second": "return True",
+        "raises": "raise RuntimeError('x')",
+        "aborts": "import os; os.abort()",
+        "last": "return False",
+    }
+    seen = doctor(tmp_path, h100() | several(checks))
+
+    states = {name: seen.state(f"own_{name}") for name in checks}
+    assert states == {
+        "first": "available",
+        "dies": "unknown",
+        "second": "available",
+        "raises": "broken",
+        "aborts": "unknown",
+        "last": "unavailable",
+    }
+    assert seen.reason("own_dies") == "the check own_check:dies crashed: was killed by SIGSEGV"
+
+
+def test_a_module_of_checks_that_dies_at_import_costs_one_crash(tmp_path):
+    """All its checks are unknown, by the import."""
+    files = several({"first": "return True", "second": "return True"})
+    seen = doctor(tmp_path, h100() | files | {"own_check.py": "import os; os.abort()"})
+
+    assert seen.reason("own_first") == "importing own_check crashed: was killed by SIGABRT"
+    assert seen.reason("own_second").endswith("not asked again: import of own_check was killed by SIGABRT")

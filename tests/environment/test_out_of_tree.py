@@ -18,7 +18,7 @@ ROW = {
     "arch_pattern": r"mlu\d+",
     "arch_example": "mlu590",
 }
-CAPABILITY = {"name": "mlu_kv", "summary": "kernels", "platforms": {"mlu": ""}, "probe": {"check": "os:getpid"}}
+CAPABILITY = {"name": "mlu_kv", "summary": "kernels", "platforms": {"mlu": ""}, "probe": {"check": "gc:isenabled"}}
 ADDS = f"""
 def register(registry):
     registry.add_platform({ROW!r})

@@ -58,6 +58,7 @@ def test_the_built_in_rows_and_a_good_one_of_ours_pass() -> None:
             {"probe": {"ops": ("mine::copy",)}},
             "its probe asks for operators, but imports no module that registers them",
         ),
+        ({"probe": {"check": "m:f", "names": ("Pool",)}}, "its probe asks for the name 'Pool', but of no module"),
         ({"probe": {"check": "mine.run"}}, "'mine.run' is not a check. Valid: 'package.module:function'."),
         ({"signals": signal("Runtime Error", "no")}, "'Runtime Error' is not the dotted name of a class"),
         ({"signals": signal("RuntimeError", ".*")}, "the pattern '.*' of RuntimeError matches any text"),
