@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import torch
 
@@ -75,10 +75,38 @@ def invalid(filters: Filters, valid: Mapping[str, Sequence[object]]) -> str | No
     for column, values in zip(Filters._fields, filters, strict=True):
         for value in values:
             if value not in valid[column]:
-                option = column.replace("_", "-")
                 names = ", ".join(map(str, valid[column]))
-                return f"{value} is not a valid {column.replace('_', ' ')} (--{option}). Valid: {names}."
+                return f"{value} is not a valid {column.replace('_', ' ')} ({_option(column)}). Valid: {names}."
     return None
+
+
+def selects_nothing(filters: Filters, cells: Sequence[Cell]) -> Iterator[str]:
+    """Say of each valid filter that no cell is left of it beside the others, and what it would go with.
+
+    >>> cells = cells_of("copy", ["page_first"], ["uint8"], [1, 2])
+    >>> list(selects_nothing(Filters(kernel=("copy",), layout=("page_head",)), cells))[0]
+    '--kernel copy selects no cell beside the other filters: copy has --layout page_first, not page_head'
+    """
+    for column, values in filters._asdict().items():
+        for value in values:
+            mine = [cell for cell in cells if getattr(cell, column) == value]
+            if not any(map(filters.accept, mine)):
+                line = f"{_option(column)} {value} selects no cell beside the other filters"
+                yield ": ".join([line, *_conflicts(value, filters, mine)])
+
+
+def _conflicts(value: object, filters: Filters, cells: Sequence[Cell]) -> Iterator[str]:
+    """What a filter's own cells have in the first column in which another filter leaves none of them."""
+    for column, wanted in filters._asdict().items():
+        has = dict.fromkeys(getattr(cell, column) for cell in cells)
+        if has and wanted and not has.keys() & set(wanted):
+            names, others = (", ".join(map(str, each)) for each in (has, wanted))
+            yield f"{value} has {_option(column)} {names}, not {others}"
+            return
+
+
+def _option(column: str) -> str:
+    return f"--{column.replace('_', '-')}"
 
 
 def cells_of(kernel: str, layouts: Iterable[str], dtypes: Iterable[str], page_sizes: Iterable[int]) -> list[Cell]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 
+from pytest_sglhw.conformance import watched
 from pytest_sglhw.conformance.cells import DTYPES, PAGE_SIZES
 
 #: Arguments that this command does not know are pytest's.
@@ -43,13 +42,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--self-test", action="store_true", help="plant faults in correct kernels and show which law kills each")
     add("--bandwidth", action="store_true", help="afterwards, show each kernel's GB/s beside those of a plain copy")
     add("--isolate", action="store_true", help="run each cell in a child process: a crash or a hang is one failed cell")
+    add(
+        "--isolate-timeout",
+        default=None,
+        metavar="S",
+        help="seconds that one example may take before it is a hang (default: 120); implies --isolate",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the matrix in a pytest of its own (this process has imported too much already); return its exit status."""
     if args.self_test:
         return _self_test(args)
-    return subprocess.call([sys.executable, "-m", "pytest", *pytest_arguments(args)])
+    return watched.run_pytest(pytest_arguments(args))
 
 
 def pytest_arguments(args: argparse.Namespace) -> list[str]:
@@ -59,6 +64,7 @@ def pytest_arguments(args: argparse.Namespace) -> list[str]:
         result += [f"{option}={value}" for value in getattr(args, name)]
     result += [f"--sglhw-{name}={getattr(args, name)}" for name in ("profile", "report") if getattr(args, name)]
     result += [f"--sglhw-matrix-{name}" for name in ("isolate", "bandwidth") if getattr(args, name)]
+    result += [] if args.isolate_timeout is None else [f"--sglhw-matrix-isolate-timeout={args.isolate_timeout}"]
     result += [] if args.seed is None else [f"--hypothesis-seed={args.seed}"]
     return [*result, *args.rest]
 
@@ -76,6 +82,7 @@ def _self_test(args: argparse.Namespace) -> int:
     several |= {"seed": [] if args.seed is None else [args.seed]}
     several |= {"report": filter(None, [args.report])}
     several |= {name: ["yes"] for name in ("isolate", "bandwidth") if getattr(args, name)}
+    several |= {"isolate_timeout": [] if args.isolate_timeout is None else [args.isolate_timeout]}
     given = [f"--{name.replace('_', '-')}={value}" for name, values in several.items() for value in values]
     options = parser.parse_args([*given, *args.rest])
     return self_test.run(options.profile, options.seed, options.kernel)

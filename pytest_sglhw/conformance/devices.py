@@ -42,6 +42,30 @@ _ROUND, _MARGIN = 1 << 24, 1 << 25
 _ARENA = Arena()  # one for all cells of a process: fresh memory costs a page fault for every 4 KiB
 
 
+def device_problem(device: object) -> str | None:
+    """Say why pools cannot live on a torch device (a string, or a ``torch.device``); ``None`` if they can.
+
+    >>> device_problem("cpu")
+    """
+    if not isinstance(device, (str, torch.device)):
+        return f"a {type(device).__name__} is not a torch device string. {_valid_devices()}"
+    try:
+        there = torch.device(device)
+    except RuntimeError:
+        return f"torch knows no such device. {_valid_devices()}"
+    runtime = getattr(torch, there.type, None)
+    count = runtime.device_count() if runtime is not None and runtime.is_available() else 0
+    if (there.index or 0) >= count:
+        return f"torch sees {count or 'no'} {there.type} device{'s' * (count > 1)} here. {_valid_devices()}"
+    return None
+
+
+def _valid_devices() -> str:
+    current = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    mine = [f"{current.type}:{index}" for index in range(torch.accelerator.device_count())] if current else []
+    return f"Valid on this machine: {', '.join(['cpu', *mine])}."
+
+
 class Place:
     """One device and its host: allocates on both, calls kernels on a stream that is not the default one.
 

@@ -6,12 +6,14 @@ filters.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pytest_sglhw.conformance.cells import DTYPES, LAYOUTS, PAGE_SIZES, Cell, Filters, invalid
+from pytest_sglhw.conformance.cells import DTYPES, LAYOUTS, PAGE_SIZES, Cell, Filters, invalid, selects_nothing
+from pytest_sglhw.conformance.watched import OPTION, Trail
 from pytest_sglhw.report.recorder import MORE_RECORDS
 from pytest_sglhw.settings import SETTINGS
 
@@ -53,6 +55,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("bandwidth", "after the tests, show each kernel's GB/s beside those of a plain copy"),
     ):
         group.addoption(f"--sglhw-matrix-{name}", action="store_true", default=False, help=what)
+    limit = "seconds that one example in a child process may take; implies --sglhw-matrix-isolate"
+    group.addoption("--sglhw-matrix-isolate-timeout", metavar="S", default=None, help=limit)
+    group.addoption(OPTION, default=None, help=argparse.SUPPRESS)
 
 
 def _dest(column: str) -> str:
@@ -86,6 +91,12 @@ class Matrix:
         self.isolate, self._measures = (
             bool(getattr(config.option, f"sglhw_matrix_{name}", False)) for name in ("isolate", "bandwidth")
         )
+        self.timeout = _isolate_timeout(config)
+        """Seconds that one example in a child process may take; ``None``: as many as usual."""
+        self.isolate = self.isolate or self.timeout is not None
+        # A worker that ends is its controller's affair; this is for the one process that nobody else watches.
+        watched = None if hasattr(config, "workerinput") else getattr(config.option, "sglhw_matrix_where", None)
+        self._trail = Trail(watched)
         self._records = config.stash.setdefault(MORE_RECORDS, [])
         self.lost_by: str | None = None
         """The test that lost the device, if one did."""
@@ -99,13 +110,13 @@ class Matrix:
         }
         if problem := invalid(self.filters, valid):
             raise pytest.UsageError(problem)
-        wanted = [
-            kernel for kernel in kernels.values() if not self.filters.kernel or kernel.name in self.filters.kernel
-        ]
-        self.providers = providers.find_all(settings.kernels, config)
+        self.providers = providers.find_all(
+            settings.kernels, config, lambda name: self._trail.at(f"loading provider {name}")
+        )
         self._promised = settings.kernels if settings.lane else ()
         """Providers that this run has to have."""
-        cells = [cell for kernel in wanted for cell in kernel.cells() if self.filters.accept(cell)]
+        every = [cell for kernel in kernels.values() for cell in kernel.cells()]
+        cells = [cell for cell in every if self.filters.accept(cell)]
         self.items = [
             MatrixItem(found, cell)
             for found in self.providers
@@ -113,7 +124,7 @@ class Matrix:
             if all(map(found.has, kernels[cell.kernel].workload.needs(cell)))
         ]
         needed = (name for cell in cells for name in kernels[cell.kernel].workload.needs(cell))
-        self._summary = Summary(self.providers, list(dict.fromkeys(needed)))
+        self._summary = Summary(self.providers, list(dict.fromkeys(needed)), list(selects_nothing(self.filters, every)))
 
     def ids(self) -> list[str]:
         """The items' ids: the cell's, with the provider before it where there are several."""
@@ -139,6 +150,12 @@ class Matrix:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Drop the placeholders that pytest makes of empty parameter sets: nothing to run is no skipped test."""
         items[:] = [item for item in items if not _is_placeholder(item)]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Say which test is running, for whoever finds that the process has ended."""
+        with self._trail.at(f"running {item.nodeid}"):
+            return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -169,7 +186,8 @@ class Matrix:
 
         for found in self.providers:
             cells = self._summary.passed(found.name)
-            rows = list(bandwidth.measure_all(found, all_kernels(), cells))
+            with self._trail.at(f"measuring the bandwidth of provider {found.name}"):
+                rows = list(bandwidth.measure_all(found, all_kernels(), cells))
             self._records += [("bandwidth", row.record(found.name)) for row in rows]
             for line in aligned(bandwidth.table(found.name, rows)) if rows else ():
                 terminal.write_line(line)
@@ -185,6 +203,22 @@ def _is_placeholder(item: pytest.Item) -> bool:
 
 def _filters(config: pytest.Config) -> Filters:
     return Filters(*(tuple(getattr(config.option, _dest(column), None) or ()) for column in Filters._fields))
+
+
+def _isolate_timeout(config: pytest.Config) -> float | None:
+    text = getattr(config.option, "sglhw_matrix_isolate_timeout", None)
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds < float("inf"):
+        raise pytest.UsageError(
+            f"{text!r} is not a valid time limit (--isolate-timeout, --sglhw-matrix-isolate-timeout). "
+            "Valid: a number of seconds above 0."
+        )
+    return seconds
 
 
 def _seed(config: pytest.Config) -> int:

@@ -29,10 +29,11 @@ class KernelCrashError(Exception):
     """A kernel ended the process, or never came back."""
 
 
-def run_in_child(run: CellRun, target: str) -> None:
+def run_in_child(run: CellRun, target: str, limit: float | None = None) -> None:
     """Run all examples of ``run`` in a child process and take over its tally.
 
     :param target: module path or ``module:attribute`` of the provider, which the child imports.
+    :param limit: seconds that each example may take (default: :data:`EXAMPLE_SECONDS`).
     :raises CellError: as :meth:`CellRun.run`, or that the kernel crashed or hung, with the example that did it.
     """
     context = multiprocessing.get_context("forkserver")
@@ -51,14 +52,14 @@ def run_in_child(run: CellRun, target: str) -> None:
     process.start()
     child.close()
     try:
-        _listen(run, parent, process)
+        _listen(run, parent, process, limit or EXAMPLE_SECONDS)
     finally:
         process.kill()
         process.join()
 
 
-def _listen(run: CellRun, connection: Connection, process: BaseProcess) -> None:
-    law, case, seconds = None, None, START_SECONDS
+def _listen(run: CellRun, connection: Connection, process: BaseProcess, limit: float) -> None:
+    law, case, seconds = None, None, max(START_SECONDS, limit)
     while True:
         if not connection.poll(seconds):
             crash = KernelCrashError(f"the kernel did not return within {seconds:g} s; its process was ended")
@@ -68,10 +69,10 @@ def _listen(run: CellRun, connection: Connection, process: BaseProcess) -> None:
         except EOFError:
             process.join()
             raise CellError(run.bench, _law(run, law), case, KernelCrashError(_death(process.exitcode)), 0) from None
-        seconds = EXAMPLE_SECONDS
-        if word == "example":
+        seconds = limit
+        if word in ("example", "smaller"):
             law, case = values
-            run.tally.examples += 1
+            run.tally.examples += word == "example"
         elif word == "failed":
             law, case, error, steps = values
             raise CellError(run.bench, _law(run, law), case, error, steps)
@@ -106,7 +107,7 @@ def _serve(connection: Connection, job: tuple[Any, ...]) -> None:
     where = Cell(*cell)
     bench = Bench(all_kernels()[where.kernel], where, resolve(target).kernels, Place(device), name)
     run = CellRun(bench, effort, run_seed, only)
-    run.announce = lambda law, case: connection.send(("example", law.name if law else None, case))
+    run.announce = lambda law, case, word: connection.send((word, law.name if law else None, case))
     try:
         connection.send(("done", run.run(), bench.calls))
     except CellError as error:

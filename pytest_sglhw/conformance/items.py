@@ -22,7 +22,6 @@ from pytest_sglhw.environment.sticky import is_sticky
 if TYPE_CHECKING:
     from pytest_sglhw.conformance.hooks import Matrix, MatrixItem
     from pytest_sglhw.conformance.known_inputs import KnownInput
-    from pytest_sglhw.conformance.providers import FoundProvider
 
 
 def run_item(matrix: Matrix, item: MatrixItem, node: pytest.Item) -> None:
@@ -39,7 +38,7 @@ def run_item(matrix: Matrix, item: MatrixItem, node: pytest.Item) -> None:
     run = CellRun(bench, PROFILES[matrix.profile], matrix.seed)
     try:
         with _one_thread(), _kernels_may_warn():
-            error = _outcome(run, found.target if matrix.isolate or _is_asked(found) else None)
+            error = _outcome(run, found.target if matrix.isolate or found.isolates() else None, matrix.timeout)
     finally:
         facts["matrix"]["examples"] = run.tally.examples
         levels = [list(levels) for levels in run.tally.levels]
@@ -69,20 +68,15 @@ def run_known_input(item: MatrixItem, known: KnownInput) -> None:
     )
 
 
-def _outcome(run: CellRun, target: str | None) -> CellError | None:
+def _outcome(run: CellRun, target: str | None, timeout: float | None = None) -> CellError | None:
     try:
         if target is None:
             run.run()
         else:
-            run_in_child(run, target)
+            run_in_child(run, target, timeout)
     except CellError as error:
         return error
     return None
-
-
-def _is_asked(found: FoundProvider) -> bool:
-    """Whether the provider says of itself that its kernels may crash."""
-    return bool(getattr(found.kernels, "sglhw_isolate", False))
 
 
 def _conclude(gap: known_gaps.Gap | None, error: CellError | None) -> None:

@@ -84,8 +84,9 @@ class CellRun:
         self._failure: CellError | None = None
         self._failing: Any = None
         self._wanted = effort.draws
-        self.announce: Callable[[Law | None, Any], None] | None = None
-        """Told of each example before it runs: what is left of a process that a kernel crashed."""
+        self.announce: Callable[[Law | None, Any, str], None] | None = None
+        """Told of each ``example``, and of each ``smaller`` one while it is reduced, before it runs: what is left of a
+        process that a kernel crashed."""
 
     def run(self) -> Tally:
         """Run every example.
@@ -166,7 +167,7 @@ class CellRun:
                 raise self._failure
             return
         if self.announce:
-            self.announce(None, case)
+            self.announce(None, case, "example")
         error = _error_of(action)
         if error is not None:
             self._failing, self._failure = case, self._reduced(None, case, error)
@@ -198,7 +199,7 @@ class CellRun:
             self.tally.rejected += 1  # it has an item of its own
             return False
         if self.announce:
-            self.announce(law, case)
+            self.announce(law, case, "example")
         error = self._broken(law, case)
         if isinstance(error, RejectedError):
             self.tally.rejected += 1
@@ -220,10 +221,14 @@ class CellRun:
     def _reduced(self, law: Law | None, case: Any, error: BaseException) -> CellError:
         """Make the case smaller as long as it fails in the same way; not at all once the device is lost."""
         steps = 0
+
+        def fails(smaller: Any) -> BaseException | None:
+            if self.announce:
+                self.announce(law, smaller, "smaller")
+            return self._broken(law, smaller)
+
         if not is_sticky(error):
-            case, error, steps = reduce_case(
-                lambda smaller: self._broken(law, smaller), self._smaller, case, error, self.effort.reduction
-            )
+            case, error, steps = reduce_case(fails, self._smaller, case, error, self.effort.reduction)
         return CellError(self.bench, law, case, error, steps)
 
     def _smaller(self, case: Any) -> Iterator[Any]:
@@ -268,7 +273,7 @@ def _error_of(action: Callable[[], None]) -> BaseException | None:
     except (pytest.skip.Exception, pytest.xfail.Exception) as outcome:
         name = "skip" if isinstance(outcome, pytest.skip.Exception) else "xfail"
         return AssertionError(_RAW_SKIP.format(name=name))
-    except Exception as error:  # noqa: BLE001 - whatever a kernel raises is the cell's result
+    except (Exception, SystemExit, pytest.exit.Exception) as error:  # noqa: BLE001 - the cell's result
         return error
     return None
 

@@ -36,7 +36,7 @@ class Source(NamedTuple):
         try:
             value = getattr(importlib.import_module(self.module), self.attribute)
             return self.adapt(value) if self.adapt else value
-        except Exception as error:  # noqa: BLE001 - any failure of a foreign import is this kernel's state
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - any failure of a foreign import is its kernel's state
             return f"importing {self.attribute} from {self.module} failed: {type(error).__name__}: {error}"
 
 

@@ -21,15 +21,21 @@ if TYPE_CHECKING:
 class Summary:
     """Counts of one run, from the reports of its items."""
 
-    def __init__(self, providers: Sequence[FoundProvider], kernels: Sequence[str]) -> None:
+    def __init__(
+        self, providers: Sequence[FoundProvider], kernels: Sequence[str], unmet_filters: Sequence[str] = ()
+    ) -> None:
         self._providers = providers
         self._kernels = kernels
+        self._unmet_filters = unmet_filters
+        self._crashed: set[str] = set()
         self._cells: dict[tuple[str, Cell], dict[str, Any]] = {}
         self._met: dict[str, set[covering.Pair]] = defaultdict(set)
         self._seeds: set[int] = set()
 
     def add(self, report: pytest.TestReport) -> None:
         """Count the call of one item."""
+        if report.when not in ("setup", "call", "teardown"):  # xdist's word for a worker that ended in a test
+            self._crashed.add(report.nodeid)
         details = getattr(report, "sglhw_matrix", None)
         if report.when != "call" or details is None:
             return
@@ -64,6 +70,8 @@ class Summary:
             if mine:
                 yield from _table(found.name, mine)
         yield from self._missing()
+        for line in self._unmet_filters:
+            yield from textwrap.wrap(line, 110, subsequent_indent="    ")
         yield from self._total()
 
     def _missing(self) -> Iterator[str]:
@@ -81,9 +89,11 @@ class Summary:
         counts: dict[str, int] = defaultdict(int)
         for row in rows:
             counts[row["outcome"]] += 1
+        if self._crashed:
+            counts["crashed"] = len(self._crashed)
         words = ", ".join(f"{count} {word}" for word, count in counts.items()) or "nothing ran"
         examples, rejected = (sum(row[key] for row in rows) for key in ("examples", "rejected"))
-        yield f"{len(rows)} cells ({words}), {examples} examples, {rejected} rejected"
+        yield f"{sum(counts.values())} cells ({words}), {examples} examples, {rejected} rejected"
         wanted = {name: covering.wanted_pairs(all_kernels()[name]) for name in self._met}
         lacking = {name: len(pairs - self._met[name]) for name, pairs in wanted.items() if pairs - self._met[name]}
         if wanted:

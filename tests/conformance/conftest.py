@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,3 +17,18 @@ def fake_device():
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def conformance(tmp_path, monkeypatch):
+    """Run the command in an empty folder; modules written there can be providers."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+
+    def run(*arguments, **modules):
+        for name, text in modules.items():
+            (tmp_path / f"{name}.py").write_text(text)
+        command = [sys.executable, "-m", "pytest_sglhw", "conformance", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+
+    return run

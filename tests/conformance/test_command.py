@@ -14,21 +14,6 @@ pytest.importorskip("hypothesis")
 SMALL = ("--profile", "quick", "--page-size", "3", "--dtype", "bfloat16")
 
 
-@pytest.fixture
-def conformance(tmp_path, monkeypatch):
-    """Run the command in an empty folder; modules written there can be providers."""
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-
-    def run(*arguments, **modules):
-        for name, text in modules.items():
-            (tmp_path / f"{name}.py").write_text(text)
-        command = [sys.executable, "-m", "pytest_sglhw", "conformance", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
-
-    return run
-
-
 def test_an_item_is_named_by_kernel_layout_dtype_and_page_size(conformance):
     """One cell by exact filters is one item with a readable id, and the table counts its examples."""
     options = ("--kernel", "transfer_kv_all_layer_lf_pf", *SMALL, "--seed", "7")
@@ -51,6 +36,13 @@ def test_an_item_is_named_by_kernel_layout_dtype_and_page_size(conformance):
         (("--kernel", "transfer_kv"), "transfer_kv is not a valid kernel (--kernel). Valid: transfer_kv_per_layer, "),
         (("--layout", "pf"), "pf is not a valid layout (--layout). Valid: layer_first, page_first, "),
         (("--profile", "fast"), "'fast' is not a valid profile (--sglhw-profile, ini sglhw_profile). Valid: quick, ci"),
+        *(
+            (
+                (f"--isolate-timeout={given}",),
+                f"{given!r} is not a valid time limit (--isolate-timeout, --sglhw-matrix-isolate-timeout). Valid: a ",
+            )
+            for given in ("0", "-1", "nan", "inf", "1m", "")
+        ),
         (("--kernels", "no_such"), "'no_such' is not a kernel provider (--kernels, --sglhw-kernels): "),
     ],
 )
@@ -116,6 +108,38 @@ PARTIAL = """
 from pytest_sglhw.kvcacheio import transfer_kv_direct
 sglhw_kernels = ("transfer_kv_direct", "transfer_kv_gone")
 """
+
+
+def test_filters_that_select_nothing_together_say_why(conformance):
+    """Each is valid by itself; pytest's exit status for nothing to run, and the reason."""
+    result = conformance("--kernels", "torch", "--kernel", "transfer_kv_direct", "--layout", "page_head", *SMALL)
+
+    said = " ".join(line.strip() for line in result.stdout.splitlines())
+    assert result.returncode == 5, result.stdout + result.stderr
+    assert (
+        "--kernel transfer_kv_direct selects no cell beside the other filters: transfer_kv_direct has --layout "
+        "layer_first, not page_head" in said
+    )
+
+
+HANGING = """
+import time
+from pytest_sglhw import kvcacheio
+sglhw_device = "cpu"
+transfer_kv_all_layer_mla = kvcacheio.transfer_kv_all_layer_mla
+def transfer_kv_per_layer_mla(*arguments):
+    time.sleep(1e6)
+"""
+
+
+def test_the_time_limit_of_an_example_can_be_given(conformance):
+    """A hang ends after as many seconds and is one failed cell; the limit alone asks for child processes."""
+    kernels = ("--kernel", "transfer_kv_per_layer_mla", "--kernel", "transfer_kv_all_layer_mla")
+    result = conformance("--kernels", "hanging", *kernels, *SMALL, "--isolate-timeout", "2.5", hanging=HANGING)
+
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "KernelCrashError: the kernel did not return within 2.5 s; its process was ended" in result.stdout
+    assert "2 cells (1 passed, 1 failed)" in result.stdout or "2 cells (1 failed, 1 passed)" in result.stdout
 
 
 def test_missing_kernels_are_listed_and_declared_ones_fail(conformance):

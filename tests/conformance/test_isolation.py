@@ -45,16 +45,23 @@ def run(tmp_path, monkeypatch):
     return make
 
 
-def test_a_hang_is_ended_and_named_with_its_example(run, monkeypatch):
+def test_a_hang_is_ended_and_named_with_its_example(run):
     """The child is ended; the case that hung is kept as it was drawn."""
-    monkeypatch.setattr(isolation, "EXAMPLE_SECONDS", 1.5)
-
     with pytest.raises(CellError) as caught:
-        isolation.run_in_child(run("hanging", "time.sleep(1e6)"), "hanging")
+        isolation.run_in_child(run("hanging", "time.sleep(1e6)"), "hanging", 1.5)
 
     assert str(caught.value.error) == "the kernel did not return within 1.5 s; its process was ended"
     assert isinstance(caught.value.case, TransferCase)
     assert caught.value.steps == 0
+
+
+def test_the_time_limit_is_that_of_one_example_also_while_it_is_reduced(run):
+    """A reduction that takes longer than the limit, none of its calls does, is no hang."""
+    with pytest.raises(CellError) as caught:
+        isolation.run_in_child(run("slow", "time.sleep(0.4); return"), "slow", 2.5)
+
+    assert not isinstance(caught.value.error, isolation.KernelCrashError)
+    assert 0.4 * caught.value.steps > 2.5
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ def _played(run_seed, effort):
     """The programs that a run plays, in order."""
     programs = []
     run = CellRun(_bench(MLA, kvcacheio), effort, run_seed)
-    run.announce = lambda law, case: programs.append(case)
+    run.announce = lambda law, case, word: programs.append(case)
     run.run()
     return programs
 
@@ -244,7 +244,7 @@ def test_a_provider_without_kernels_for_moves_makes_none():
     provider = SimpleNamespace(**{name: getattr(kvcacheio, name) for name in names})
     programs = []
     run = CellRun(_bench(MLA, provider), Effort(rows=0, draws=10, steps=20))
-    run.announce = lambda law, case: programs.append(case)
+    run.announce = lambda law, case, word: programs.append(case)
 
     run.run()
 
