@@ -10,6 +10,7 @@ import pytest
 
 from pytest_sglhw.environment.records import Environment
 from pytest_sglhw.environment.sharing import SharedRecord
+from pytest_sglhw.record import encodable
 
 RECORD = Environment(platform="cuda", device_type="cuda", masks={"ROCR_VISIBLE_DEVICES": "\udcff"})
 
@@ -17,6 +18,7 @@ RECORD = Environment(platform="cuda", device_type="cuda", masks={"ROCR_VISIBLE_D
 HOLDS = """
 import os, sys
 from pytest_sglhw.environment.sharing import SharedRecord
+from pytest_sglhw.record import encodable
 with SharedRecord(sys.argv[1]).locked():
     print("held", flush=True)
     os.kill(os.getpid(), 9)
@@ -30,10 +32,11 @@ def shared(tmp_path) -> SharedRecord:
 
 
 def test_it_is_read_as_it_was_written(shared):
-    """A mask that is no text included."""
+    """A mask that is no text included: escapes stand for the bytes that are none."""
     shared.write(RECORD)
 
-    assert shared.read() == RECORD
+    assert shared.read() == encodable(RECORD)
+    assert shared.read().masks == {"ROCR_VISIBLE_DEVICES": "\\udcff"}
 
 
 DAMAGE = {
@@ -54,7 +57,7 @@ def test_a_record_that_cannot_be_read_is_as_none(shared, tmp_path, damage):
     assert shared.read() is None
 
     shared.write(RECORD)
-    assert shared.read() == RECORD
+    assert shared.read() == encodable(RECORD)
 
 
 def test_without_its_folder_nothing_is_shared_and_nothing_fails(tmp_path):
