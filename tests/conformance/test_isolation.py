@@ -55,13 +55,17 @@ def test_a_hang_is_ended_and_named_with_its_example(run):
     assert caught.value.steps == 0
 
 
-def test_the_time_limit_is_that_of_one_example_also_while_it_is_reduced(run):
-    """A reduction that takes longer than the limit, none of its calls does, is no hang."""
-    with pytest.raises(CellError) as caught:
-        isolation.run_in_child(run("slow", "time.sleep(0.4); return"), "slow", 2.5)
+def test_each_case_of_a_reduction_is_announced(run):
+    """Whoever limits the time of an example begins anew with each: a long reduction is no hang."""
+    words, reducing = [], run("slow", "return")
+    reducing.announce = lambda law, case, word: words.append(word)
 
-    assert not isinstance(caught.value.error, isolation.KernelCrashError)
-    assert 0.4 * caught.value.steps > 2.5
+    with pytest.raises(CellError) as caught:
+        reducing.run()
+
+    assert caught.value.steps > 1
+    assert words.count("smaller") == caught.value.steps
+    assert words[words.index("smaller") - 1] == "example"
 
 
 @pytest.mark.parametrize(
