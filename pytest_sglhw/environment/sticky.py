@@ -20,14 +20,17 @@ _STICKY = re.compile(
 
 
 def is_sticky(error: BaseException) -> bool:
-    """Whether ``error``, or one that it came from, says that the device context is lost."""
-    return any(isinstance(link, RuntimeError) and _STICKY.search(str(link)) for link in _chain(error))
+    """Whether ``error``, one that it came from, or one of a group of them says that the device context is lost."""
+    return any(isinstance(link, RuntimeError) and _STICKY.search(str(link)) for link in _behind(error))
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _behind(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
-    link: BaseException | None = error
-    while link is not None and id(link) not in seen:
-        seen.add(id(link))
-        yield link
-        link = link.__cause__ or link.__context__
+    waiting: list[object] = [error]
+    while waiting:
+        link = waiting.pop()
+        if isinstance(link, BaseException) and id(link) not in seen:
+            seen.add(id(link))
+            yield link
+            members = getattr(link, "exceptions", ())  # a group's; Python 3.10 has none, but a backport
+            waiting += [link.__cause__ or link.__context__, *(members if isinstance(members, (tuple, list)) else ())]

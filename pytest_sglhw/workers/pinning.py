@@ -106,10 +106,10 @@ def shares(pool: Pool, positions: Sequence[int], workers: int, per_worker: int) 
     :raises DevicesError: fewer devices than one worker is to get.
     """
     if per_worker > len(positions):
-        have = f"{len(positions)} device{'' if len(positions) == 1 else 's'}"
+        wanted, have = (f"{n} device{'' if n == 1 else 's'}" for n in (per_worker, len(positions)))
         raise DevicesError(
-            f"each worker is to get {per_worker} devices (--sglhw-devices-per-worker), but there are only {have} to "
-            f"give. {_valid(pool)}"
+            f"each worker is to get {wanted} (--sglhw-devices-per-worker), but there are only {have} to give. "
+            f"{_valid(pool)}"
         )
     hands = [[positions[(w * per_worker + i) % len(positions)] for i in range(per_worker)] for w in range(workers)]
     return [Share(tuple(hand), tuple(pool.names[i] for i in hand)) for hand in hands]
