@@ -14,15 +14,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from pytest_sglhw.environment.processes import search_flags
+
 #: Option of pytest that names the file ``where``.
 OPTION = "--sglhw-matrix-where"
 
 # Not -m: the package must not be imported before pytest can rewrite its assertions. The current folder comes first on
-# the path, as with `python -m pytest`.
+# the path as with `python -m pytest`: not at all where Python was told not to trust it (`-P`, PYTHONSAFEPATH).
 _LAUNCH = """\
 import os, pathlib, sys
 file = sys.argv.pop(1)
-sys.argv[0], sys.path[0] = "pytest", os.getcwd()
+sys.argv[0] = "pytest"
+if sys.path[0] == "":
+    sys.path[0] = os.getcwd()
 import pytest
 status = int(pytest.main())
 pathlib.Path(file).write_text(str(status))
@@ -39,7 +43,7 @@ def run_pytest(arguments: Sequence[str]) -> int:
     """
     with tempfile.TemporaryDirectory(prefix="sglhw-") as folder:
         where, status = Path(folder, "where"), Path(folder, "status")
-        command = [sys.executable, "-c", _LAUNCH, str(status), f"{OPTION}={where}", *arguments]
+        command = [sys.executable, *search_flags(), "-c", _LAUNCH, str(status), f"{OPTION}={where}", *arguments]
         code = subprocess.call(command)
         result, problem = judge(code, _read(status), _read(where))
     if problem:

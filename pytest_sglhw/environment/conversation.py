@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_sglhw.environment.asking import Answer, Fault
-from pytest_sglhw.environment.processes import COOKIE, Watch, end, told_exit
+from pytest_sglhw.environment.processes import COOKIE, Watch, end, search_flags, told_exit
 
 CHILD = Path(__file__).with_name("child.py")
 
@@ -44,7 +44,7 @@ class Child:
             self._reader = answers.open("rb")
             self._output = Path(self._folder, "output").open("a+b")  # noqa: SIM115
             self._process = subprocess.Popen(
-                [sys.executable, *_flags(), str(CHILD), json.dumps(job)],
+                [sys.executable, *search_flags(), str(CHILD), json.dumps(job)],
                 stdin=subprocess.PIPE,
                 stdout=self._output,
                 stderr=self._output,
@@ -137,12 +137,6 @@ class Child:
                 continue
         shutil.rmtree(self._folder, ignore_errors=True)
         self._watch.end()
-
-
-def _flags() -> list[str]:
-    """What this Python was told of where to look for modules: the child is to find no others before it is told more."""
-    flags = {"-I": "isolated", "-E": "ignore_environment", "-s": "no_user_site", "-P": "safe_path"}
-    return [flag for flag, name in flags.items() if getattr(sys.flags, name, False)]
 
 
 def _answer(stage: str, event: dict[str, Any]) -> Answer:

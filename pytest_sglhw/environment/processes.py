@@ -1,4 +1,5 @@
-"""End a child process and everything that it started, also when the process that started it is killed first.
+"""Start a child process that finds the same modules; end it and everything that it started, also when the process that
+started it is killed first.
 
 Run as a file, it is the watch over one child: it stands alone and imports nothing of this package.
 """
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
 #: Set in the environment of a probe's child, inherited by whatever it starts: how strays are found again.
 COOKIE = "SGLHW_PROBE_COOKIE"
+
+
+def search_flags() -> list[str]:
+    """What this Python was told of where to look for modules: a child is to find no others."""
+    flags = {"-I": "isolated", "-E": "ignore_environment", "-s": "no_user_site", "-P": "safe_path"}
+    return [flag for flag, name in flags.items() if getattr(sys.flags, name, False)]
 
 
 class Watch:

@@ -39,7 +39,8 @@ _OWN: dict[str, Any] = {
 
 
 # Not ``-m``: as ``__main__`` the module's stash key would be another one than that of the plugins in the child.
-_BOOTSTRAP = "from pytest_sglhw.workers.isolated_child import main; raise SystemExit(main())"
+# ``-c`` puts the current folder before all else, where it hides modules that the parent found elsewhere.
+_BOOTSTRAP = "import sys; sys.path[:] = filter(None, sys.path); from pytest_sglhw.workers.isolated_child import main; raise SystemExit(main())"
 
 
 class ChildRun(NamedTuple):
