@@ -1,5 +1,6 @@
-"""Start a child process that finds the same modules; end it and everything that it started, also when the process that
-started it is killed first.
+"""What a child process is started with, and how it ends with everything that it started.
+
+It ends also when the process that started it is killed first.
 
 Run as a file, it is the watch over one child: it stands alone and imports nothing of this package.
 """

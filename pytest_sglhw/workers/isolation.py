@@ -40,7 +40,12 @@ _OWN: dict[str, Any] = {
 
 # Not ``-m``: as ``__main__`` the module's stash key would be another one than that of the plugins in the child.
 # ``-c`` puts the current folder before all else, where it hides modules that the parent found elsewhere.
-_BOOTSTRAP = "import sys; sys.path[:] = filter(None, sys.path); from pytest_sglhw.workers.isolated_child import main; raise SystemExit(main())"
+_BOOTSTRAP = """\
+import sys
+sys.path[:] = filter(None, sys.path)
+from pytest_sglhw.workers.isolated_child import main
+sys.exit(main())
+"""
 
 
 class ChildRun(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 pytest.importorskip("torch")
@@ -55,6 +57,21 @@ def test_a_worker_that_a_kernel_ends_is_a_crashed_cell(conformance):
     assert result.returncode == 1, result.stdout + result.stderr
     assert CELL in result.stdout
     assert "1 cells (1 crashed), 0 examples" in result.stdout
+
+
+@pytest.mark.parametrize(("safe", "found"), [("", "here"), ("1", "on the path")])
+def test_a_provider_is_looked_for_where_python_was_told_to_look(conformance, monkeypatch, tmp_path, safe, found):
+    """The current folder comes first, unless Python is told not to trust it: then it hides nothing of PYTHONPATH."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "twice.py").write_text("raise RuntimeError('on the path')\n")
+    monkeypatch.setenv("PYTHONPATH", str(elsewhere))
+    monkeypatch.setenv("PYTHONSAFEPATH", safe)
+    result = conformance("--kernels", "twice", *SMALL, twice="raise RuntimeError('here')\n")
+
+    if sys.version_info < (3, 11):  # knows no safe path
+        found = "here"
+    assert f"provider 'twice' is broken: RuntimeError: {found}" in result.stdout
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1")])

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -460,6 +461,26 @@ def test_the_child_has_no_children_of_ours(run):
                 os.wait()
         """
     ).assert_outcomes(passed=1)
+
+
+def test_the_child_finds_the_modules_that_the_run_finds(pytester):
+    """A file beside the tests hides no module that pytest itself was given."""
+    pytester.makepyfile(
+        test_it="""
+        from pytest_sglhw import isolated_device
+
+        @isolated_device
+        def test_it():
+            import pickle, json
+            assert json.loads("1") == 1
+        """,
+        pickle="raise RuntimeError('the wrong one')",
+        json="raise RuntimeError('the wrong one')",
+    )
+    # Not pytester's own way to run it, which puts the current folder on PYTHONPATH.
+    command = [Path(sys.executable).with_name("pytest"), "-p", "sglhw", "--import-mode=importlib", "test_it.py"]
+    result = subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, check=False)
+    assert "1 passed" in result.stdout, result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["here", "worker"])
