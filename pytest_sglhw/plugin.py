@@ -7,12 +7,16 @@ not need: no torch, no Hypothesis, no subprocess of its own.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_sglhw import hookspecs
 from pytest_sglhw.environment import runs
 from pytest_sglhw.settings import NESTED_MARKER, PIN_SELF, SETTINGS, add_options, read_settings
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,6 +55,16 @@ def pytest_configure(config: pytest.Config) -> None:
     from pytest_sglhw import parts
 
     parts.register(config, settings)
+
+
+def pytest_exception_interact(node: pytest.Item | pytest.Collector, call: pytest.CallInfo[Any]) -> None:
+    """Notice that the device is lost where no mark of ours is at hand: pytest calls this for failures alone."""
+    from pytest_sglhw.environment.sticky import sticky_error
+
+    if call.excinfo is not None and (error := sticky_error(call.excinfo.value)):
+        from pytest_sglhw.workers.hooks import lose_device
+
+        lose_device(node.config, node.nodeid, error)
 
 
 def _mark_children_as_nested(config: pytest.Config) -> None:

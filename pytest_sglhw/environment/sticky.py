@@ -21,7 +21,13 @@ _STICKY = re.compile(
 
 def is_sticky(error: BaseException) -> bool:
     """Whether ``error``, one that it came from, or one of a group of them says that the device context is lost."""
-    return any(isinstance(link, RuntimeError) and _STICKY.search(str(link)) for link in _behind(error))
+    return sticky_error(error) is not None
+
+
+def sticky_error(error: BaseException) -> RuntimeError | None:
+    """The error that says so; ``None`` where none does."""
+    errors = (link for link in _behind(error) if isinstance(link, RuntimeError))
+    return next((link for link in errors if _STICKY.search(str(link))), None)
 
 
 def _behind(error: BaseException) -> Iterator[BaseException]:

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_sglhw.environment.pinned import PINNED, pinned_value
 from pytest_sglhw.gates.names import ISOLATED
-from pytest_sglhw.gates.policy import DEVICE_TEST, ON_FIRST
+from pytest_sglhw.gates.policy import DEVICE_TEST, ON_FIRST, met
 from pytest_sglhw.record import replace
 from pytest_sglhw.settings import PIN_SELF, VARIABLES, WORKER_VARIABLES
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_sglhw.settings import Settings
     from pytest_sglhw.workers.deaths import Death, Ended
     from pytest_sglhw.workers.pinning import Pool, Share
+    from pytest_sglhw.workers.poison import Poison
 
 #: The devices that this process, a remote worker, took; and the key in ``workeroutput`` that hands them over.
 _PINNED_HERE = pytest.StashKey[str]()
@@ -34,7 +35,8 @@ def register(config: pytest.Config, settings: Settings) -> None:
         config.pluginmanager.register(PeakMemory(), "sglhw-peak-memory")
     if _PINNED_HERE in config.stash and hasattr(config, "workeroutput"):
         config.workeroutput[_OWN_DEVICES] = config.stash[_PINNED_HERE]
-    if config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
+    # Not by the name of a plugin: it is another one where xdist is loaded by its module.
+    if getattr(config.option, "tx", None) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Controller(config, settings), "sglhw-workers")
 
 
@@ -48,6 +50,14 @@ def _contain(config: pytest.Config) -> None:
     from pytest_sglhw.workers.poison import Poison
 
     config.pluginmanager.register(Poison(config), "sglhw-poison")
+
+
+def lose_device(config: pytest.Config, nodeid: str, error: BaseException) -> None:
+    """Contain a loss of this process's device, also where no device test was met yet."""
+    met(config, DEVICE_TEST)
+    poison: Poison | None = config.pluginmanager.get_plugin("sglhw-poison")
+    if poison is not None:
+        poison.lose(nodeid, error)
 
 
 class Controller:

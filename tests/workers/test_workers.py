@@ -54,6 +54,16 @@ def test_workers_are_pinned_before_conftest_is_imported(pytester, monkeypatch):
     assert end["worker_devices"] == {"gw0": "2", "gw1": "5"}
 
 
+@pytest.mark.parametrize("name", ["xdist", "xdist.plugin"])
+def test_workers_are_pinned_however_xdist_was_loaded(pytester, monkeypatch, name):
+    """Where plugins are not loaded on their own, by the name of its entry point or of its module."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.delenv("PYTEST_PLUGINS", raising=False)
+    pytester.makepyfile("def test_it(): pass")
+    result = run(pytester, "-p", name, "-n", "2", "--sglhw-fake", "cuda*2", "--sglhw-devices", "auto")
+    result.stdout.fnmatch_lines(["sglhw: devices of the workers: gw0=0, gw1=1"])
+
+
 def test_off_by_default(pytester, monkeypatch):
     """Nobody's mask is touched unless pinning is asked for."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
@@ -182,6 +192,59 @@ def test_after_a_sticky_error_device_tests_are_not_run(pytester):
     records = map(json.loads, pytester.path.joinpath("report.jsonl").read_text().splitlines())
     reasons = [record["reason"] for record in records if record.get("outcome") == "not_run"]
     assert reasons == ["poisoned by test_after_a_sticky_error_device_tests_are_not_run.py::test_bad"] * 20
+
+
+UNMARKED = """
+    import pytest
+    from pytest_sglhw import cuda_only
+    LOST = RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    @pytest.fixture
+    def pool():
+        raise LOST
+
+    {unmarked}
+
+    @cuda_only
+    def test_first():
+        raise AssertionError("ran on a lost device")
+
+    @cuda_only
+    def test_second():
+        raise AssertionError("ran on a lost device")
+"""
+
+
+@pytest.mark.parametrize(
+    ("unmarked", "failed"),
+    [
+        ("def test_bad(): raise LOST", {"failed": 1}),
+        ("def test_bad(pool): pass", {"errors": 1}),
+        ("def test_bad():\n        try: raise LOST\n        finally: assert 0", {"failed": 1}),
+    ],
+    ids=["call", "setup", "behind"],
+)
+def test_a_test_without_a_mark_may_lose_the_device_first(pytester, unmarked, failed):
+    """The device tests after it are not run, the very first included, and name it."""
+    pytester.makepyfile(test_it=UNMARKED.format(unmarked=unmarked))
+    result = run(pytester, "--sglhw-fake", "cuda", "--sglhw-report", "report.jsonl")
+    assert result.parseoutcomes() == {**failed, "not": 2}
+    records = [json.loads(line) for line in pytester.path.joinpath("report.jsonl").read_text().splitlines()]
+    told = [(r["nodeid"], r["reason"]) for r in records if r.get("outcome") == "not_run"]
+    assert told == [(f"test_it.py::test_{n}", "poisoned by test_it.py::test_bad") for n in ("first", "second")]
+    error = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    result.stdout.fnmatch_lines([f"sglhw: test_it.py::test_bad lost the device of its process ({error}): 2 device *"])
+
+
+def test_a_file_may_lose_the_device_while_it_is_imported(pytester):
+    """The device tests of other files name it, where the run goes on."""
+    pytester.makepyfile(
+        test_a="raise RuntimeError('CUDA error: device-side assert triggered')",
+        test_b="from pytest_sglhw import cuda_only\n@cuda_only\ndef test_it(): raise AssertionError('ran')",
+    )
+    result = run(pytester, "--sglhw-fake", "cuda", "--continue-on-collection-errors")
+    assert result.parseoutcomes() == {"errors": 1, "not": 1}  # not run
+    result.stdout.fnmatch_lines(["sglhw: test_a.py lost the device of its process *: 1 device test after it not run"])
 
 
 def test_an_ordinary_failure_poisons_nothing(pytester):
