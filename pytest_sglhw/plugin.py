@@ -33,7 +33,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Pin a remote worker to devices of its own machine, and let conftests ask for the machine of this run."""
     if PIN_SELF in os.environ:
-        from pytest_sglhw.workers.hooks import pin_this_process
+        from pytest_sglhw.workers.dealing import pin_this_process
 
         pin_this_process(early_config)
     runs.enter(early_config)

@@ -8,6 +8,7 @@ import pytest
 
 from pytest_sglhw.environment import runs
 from pytest_sglhw.environment.detection import DETECTION, HANDED_OVER, Detection
+from pytest_sglhw.environment.pinned import is_local
 
 if TYPE_CHECKING:
     from pytest_sglhw.settings import Settings
@@ -47,7 +48,7 @@ class EnvironmentPart:
     def pytest_configure_node(self, node: Any) -> None:
         """Let the workers that run this interpreter on this machine share one probe."""
         spec = node.gateway.spec
-        if spec.popen and not spec.python:
+        if is_local(spec) and not spec.python:
             node.workerinput[HANDED_OVER] = self._config.stash[DETECTION].hand_over()
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

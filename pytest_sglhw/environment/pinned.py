@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from pytest_sglhw.record import replace
 
@@ -12,6 +14,17 @@ if TYPE_CHECKING:
 
 #: In the environment of a pinned worker: where its devices stand among those of the run, and how many those are.
 PINNED = "SGLHW_PINNED"
+
+#: The devices that this process, a remote worker, took, as its mask has them.
+PINNED_HERE = pytest.StashKey[str]()
+
+
+def is_local(spec: Any) -> bool:
+    """Whether a worker of xdist with this spec starts on the machine of its controller.
+
+    One that goes through a proxy (``popen//via=ID``) starts where the proxy is.
+    """
+    return bool(spec.popen) and not spec.via
 
 
 def pinned_value(positions: Sequence[int], total: int) -> str:

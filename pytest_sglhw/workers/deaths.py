@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from pytest_sglhw.environment.pinned import is_local
+
 #: How xdist gives the end of a worker: its gateway, and what was wrong (``None``: it finished).
 Ended = tuple[Any, object]
 
@@ -34,7 +36,7 @@ def usage_error(error: object) -> str | None:
 def end_of(gateway: Any) -> str:
     """How a local worker's process ended; xdist keeps it no longer than the connection."""
     process = getattr(getattr(gateway, "_io", None), "popen", None)
-    if process is None or not gateway.spec.popen:  # the process here is that of ssh
+    if process is None or not is_local(gateway.spec):  # the process here is that of ssh
         return "on a remote machine"
     try:
         status = process.wait(timeout=5)
@@ -57,7 +59,7 @@ def deaths(ended: Mapping[str, Ended]) -> Iterator[Death]:
 
 
 def _died_on_its_way_out(gateway: Any) -> bool:
-    if not gateway.spec.popen:
+    if not is_local(gateway.spec):
         return False
     status = gateway._io.popen.poll()
     # SIGKILL is how execnet ends a worker that takes long to end.

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_sglhw.environment.pinned import PINNED, pinned_value
+from pytest_sglhw.environment.pinned import PINNED, PINNED_HERE, is_local
 from pytest_sglhw.gates.names import ISOLATED
 from pytest_sglhw.gates.policy import DEVICE_TEST, ON_FIRST, met
-from pytest_sglhw.record import replace
-from pytest_sglhw.settings import PIN_SELF, VARIABLES, WORKER_VARIABLES
+from pytest_sglhw.settings import VARIABLES, WORKER_VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_sglhw.settings import Settings
     from pytest_sglhw.workers.deaths import Death, Ended
-    from pytest_sglhw.workers.pinning import Pool, Share
     from pytest_sglhw.workers.poison import Poison
 
-#: The devices that this process, a remote worker, took; and the key in ``workeroutput`` that hands them over.
-_PINNED_HERE = pytest.StashKey[str]()
+#: Key in ``workeroutput``: the devices that a remote worker took.
 _OWN_DEVICES = "sglhw_devices"
 
 
@@ -33,8 +29,8 @@ def register(config: pytest.Config, settings: Settings) -> None:
         from pytest_sglhw.workers.peak_memory import PeakMemory
 
         config.pluginmanager.register(PeakMemory(), "sglhw-peak-memory")
-    if _PINNED_HERE in config.stash and hasattr(config, "workeroutput"):
-        config.workeroutput[_OWN_DEVICES] = config.stash[_PINNED_HERE]
+    if PINNED_HERE in config.stash and hasattr(config, "workeroutput"):
+        config.workeroutput[_OWN_DEVICES] = config.stash[PINNED_HERE]
     # Not by the name of a plugin: it is another one where xdist is loaded by its module.
     if getattr(config.option, "tx", None) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Controller(config, settings), "sglhw-workers")
@@ -74,22 +70,12 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
         """Give each worker its share before anything in it is imported."""
-        local = [spec for spec in specs if spec.popen]
-        self._workers = len(local)
-        if self._settings.devices == "off":
-            return
-        if local:
-            self._pin(local)
-        for slot, spec in _remote_slots(specs):
-            request = f"{self._settings.devices};{self._settings.devices_per_worker};{slot}"
-            spec.env = {**spec.env, PIN_SELF: request}
+        self._workers = sum(is_local(spec) for spec in specs)
+        if self._settings.devices != "off":
+            from pytest_sglhw.environment.detection import DETECTION
+            from pytest_sglhw.workers.dealing import pin
 
-    def _pin(self, specs: Sequence[Any]) -> None:
-        from pytest_sglhw.environment.detection import DETECTION
-
-        detection = self._config.stash[DETECTION]
-        for spec, variables in zip(specs, deal(detection, self._settings, len(specs)), strict=True):
-            spec.env = {**spec.env, **variables}
+            pin(specs, self._config.stash[DETECTION], self._settings)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -189,53 +175,3 @@ def _not_run(report: pytest.TestReport, why: str) -> None:
 
     attach(report, {"outcome": "not_run", "reason_code": "interrupted", "reason": why})
     report.outcome, report.longrepr = "skipped", (report.location[0], 1, f"Skipped: {why}")
-
-
-def _remote_slots(specs: Sequence[Any]) -> list[tuple[int, Any]]:
-    """Remote specs, each with its number among those of its host."""
-    seen: dict[str, int] = {}
-    slots = []
-    for spec in specs:
-        if not spec.popen:
-            host = str(spec.ssh or spec.vagrant_ssh or spec.socket or spec.via)
-            slots.append((seen.get(host, 0), spec))
-            seen[host] = seen.get(host, 0) + 1
-    return slots
-
-
-def deal(detection: Any, settings: Settings, workers: int) -> list[dict[str, str]]:
-    """The variables that pin each of ``workers`` workers; none at all on a machine without an accelerator."""
-    from pytest_sglhw.workers.pinning import DevicesError, chosen, pool_of, shares
-
-    environment = detection.environment(())
-    platform = detection.registry.platforms.get(environment.platform)
-    if platform is None or not platform.device_control_env_vars:
-        return [{}] * workers
-    pool = pool_of(platform.device_control_env_vars, os.environ, len(environment.devices))
-    try:
-        positions = chosen(pool, settings.devices, [device.uuid for device in environment.devices])
-        hands = shares(pool, positions, workers, settings.devices_per_worker)
-    except DevicesError as error:
-        raise pytest.UsageError(str(error)) from error
-    return [_variables(pool, hand, len(environment.devices)) for hand in hands]
-
-
-def _variables(pool: Pool, share: Share, total: int) -> dict[str, str]:
-    from pytest_sglhw.workers.pinning import environment_of
-
-    return {**environment_of(pool, share), PINNED: pinned_value(share.positions, total)}
-
-
-def pin_this_process(config: pytest.Config) -> None:
-    """Pin a remote worker, which learns its request from the environment and its devices from its own machine."""
-    from pytest_sglhw.environment.detection import Detection
-    from pytest_sglhw.settings import read_settings
-
-    request, per_worker, slot = os.environ.pop(PIN_SELF).split(";")
-    # This early, what was on the command line stands in the namespace of known arguments only.
-    fake = config.known_args_namespace.sglhw_fake
-    settings = replace(read_settings(config), fake=fake, devices=request, devices_per_worker=int(per_worker))
-    variables = deal(Detection(config, settings), settings, int(slot) + 1)[int(slot)]
-    os.environ.update(variables)
-    if variables:
-        config.stash[_PINNED_HERE] = next(iter(variables.values()))

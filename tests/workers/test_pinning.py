@@ -6,11 +6,12 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
+from execnet import XSpec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_sglhw.registry.loading import built_in
-from pytest_sglhw.workers.hooks import Controller
+from pytest_sglhw.workers.dealing import pin
 from pytest_sglhw.workers.pinning import DevicesError, chosen, environment_of, pool_of, shares
 
 CUDA = (("CUDA_VISIBLE_DEVICES",),)
@@ -200,18 +201,62 @@ def test_every_worker_has_devices_of_the_callers_mask_spread_evenly(platform, en
     assert max(takers.values()) - min(takers.get(name, 0) for name in allowed) <= 1
 
 
+CPU = SimpleNamespace(
+    environment=lambda _: SimpleNamespace(platform="cpu"), registry=SimpleNamespace(platforms={"cpu": None})
+)
+
+
 @pytest.mark.parametrize("devices", ["auto", "1,0"])
 def test_remote_workers_are_numbered_on_their_own_host(devices):
     """A request for each, with its place among the workers of its host; local ones have none."""
-    specs = [
-        SimpleNamespace(popen=not host, ssh=host, vagrant_ssh=None, socket=None, via=None, env={"KEPT": "1"})
-        for host in ("a", "b", None, "a", "a", "b")
-    ]
-    wanted = SimpleNamespace(devices=devices, devices_per_worker=2)
-    controller = Controller(SimpleNamespace(), wanted)
-    controller._pin = lambda local: None
-    controller.pytest_xdist_setupnodes(specs)
-    assert [spec.env.get("SGLHW_PIN_SELF") for spec in specs] == [
-        f"{devices};2;0", f"{devices};2;0", None, f"{devices};2;1", f"{devices};2;2", f"{devices};2;1"
-    ]  # fmt: skip
+    starts = ("ssh=a", "ssh=b", "popen", "ssh=a", "popen//via=proxy", "ssh=a", "ssh=b", "popen//via=proxy")
+    specs = [XSpec(f"{start}//env:KEPT=1") for start in starts]
+    pin(specs, CPU, SimpleNamespace(devices=devices, devices_per_worker=2))
+    slots = [spec.env.get("SGLHW_PIN_SELF") for spec in specs]
+    assert slots == [slot if slot is None else f"{devices};2;{slot}" for slot in (0, 0, None, 1, 0, 2, 1, 1)]
     assert all(spec.env["KEPT"] == "1" for spec in specs)
+
+
+def machine(platform, count):
+    devices = [SimpleNamespace(uuid=None) for _ in range(count)]
+    environment = SimpleNamespace(platform=platform, devices=devices)
+    return SimpleNamespace(environment=lambda _: environment, registry=built_in())
+
+
+@pytest.mark.parametrize(
+    ("platform", "variable"),
+    [
+        ("cuda", "CUDA_VISIBLE_DEVICES"),
+        ("rocm", "ROCR_VISIBLE_DEVICES"),
+        ("rocm", "HIP_VISIBLE_DEVICES"),
+        ("rocm", "CUDA_VISIBLE_DEVICES"),
+        ("xpu", "ZE_AFFINITY_MASK"),
+    ],
+)
+def test_a_spec_that_says_itself_what_its_worker_sees_is_refused(platform, variable):
+    """Neither of the two devices that the worker would have is taken in silence."""
+    specs = [XSpec("popen//id=gw0"), XSpec(f"popen//id=gw1//env:{variable}=3,2")]
+    with pytest.raises(pytest.UsageError) as caught:
+        pin(specs, machine(platform, 4), SimpleNamespace(devices="auto", devices_per_worker=1))
+    assert str(caught.value) == (
+        f"the spec of worker gw1 sets {variable}='3,2' (--tx), and --sglhw-devices auto gives that worker its devices "
+        f"as well. Valid: one of the two. Set {variable} for the whole run to name the devices that may be given away, "
+        "or leave --sglhw-devices off to keep the specs as they are."
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "platform"),
+    [
+        ("popen//env:ZE_AFFINITY_MASK=3", "cuda"),
+        ("popen//env:CUDA_VISIBLE_DEVICES=3", "cpu"),
+        ("ssh=a//env:CUDA_VISIBLE_DEVICES=3", "cuda"),
+    ],
+    ids=["another platform's", "no devices to give", "remote"],
+)
+def test_a_mask_that_pinning_does_not_touch_stays(spec, platform):
+    """A remote worker takes its share inside of the mask, on its own machine."""
+    spec = XSpec(spec)
+    before = dict(spec.env)
+    pin([spec], machine(platform, 4), SimpleNamespace(devices="auto", devices_per_worker=1))
+    assert spec.env.items() >= before.items()

@@ -152,6 +152,17 @@ def test_a_remote_worker_pins_itself(pytester, monkeypatch):
     run(pytester, "--sglhw-fake", "cuda*4").assert_outcomes(passed=1)
 
 
+def test_a_worker_behind_a_proxy_is_a_remote_one(pytester):
+    """It pins itself where it is, and its process is not ours to ask how it ended."""
+    pytester.makeconftest(LOG_MASK)
+    pytester.makepyfile(LOG_TEST)
+    specs = ("--px", "id=proxy//popen//execmodel=thread", "--tx", "popen//via=proxy", "--dist", "load")
+    result = run(pytester, *specs, "--sglhw-fake", "cuda*4", "--sglhw-devices", "2,3")
+    result.assert_outcomes(passed=8)
+    assert list(seen(pytester).values()) == ["[('CUDA_VISIBLE_DEVICES', '2')]"]
+    result.stdout.fnmatch_lines(["sglhw: devices of the workers: gw*=2"])
+
+
 POISONED = """
     import pytest
     from pytest_sglhw import cpu_only, cuda_only
