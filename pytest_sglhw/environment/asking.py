@@ -7,10 +7,13 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_sglhw.record import Record
+from pytest_sglhw.record import Record, replace
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.conversation import Child
+
+#: Seconds below which a stage is not asked any more: no child could start and answer in it.
+_LEAST = 0.2
 
 Fault = Literal["hung", "crashed", "garbled"]
 
@@ -48,6 +51,9 @@ class Answer(Record):
 class Asker:
     """A child process that answers, started when it is first asked and started again past a stage that broke it.
 
+    The whole probe has a cap. No stage may take more than half of what is left of it, so that however many stages hang,
+    those behind them are asked too.
+
     :param timeout: seconds for one stage. The whole probe may take four times as long, or a minute.
     :param environ: environment of the child; this process's own where ``None``.
     """
@@ -60,6 +66,7 @@ class Asker:
         self._environ = dict(os.environ if environ is None else environ)
         self._child: Child | None = None
         self._before: list[tuple[str, str, dict[str, Any]]] = []
+        self._hung: list[str] = []
         self._guests: dict[str, None] = {}  # whose code the present child has run
         self.ended_late: dict[str, str] = {}
         """Packages whose import or check went well and that ended the child later, with how that was seen."""
@@ -84,15 +91,14 @@ class Asker:
         top = imports.partition(".")[0]
         if top in self.poisoned:
             return Answer(stage, fault="crashed", detail=f"not asked again: {self.poisoned[top]}")
-        if self.seconds >= self.cap:
-            return Answer(stage, fault="hung", detail=f"not asked: the probe's cap of {self.cap:g} s is used up")
-        started = time.monotonic()
+        if self._half < _LEAST:
+            return Answer(stage, fault="hung", detail=f"not asked: {self._used_up}")
         try:
             answer = self._fairly(stage, do, arguments, guest or top)
         except OSError as error:
             answer = Answer(stage, fault="crashed", detail=f"no child process could be started: {error}")
-        finally:
-            self.seconds += time.monotonic() - started
+        if answer.fault == "hung":
+            self._hung.append(stage)
         if answer.fault:
             self._end()
             if top:
@@ -104,6 +110,19 @@ class Asker:
         elif guest or top:
             self._guests[guest or top] = None
         return answer
+
+    @property
+    def _half(self) -> float:
+        """Half of the seconds that are left."""
+        return (self.cap - self.seconds) / 2
+
+    @property
+    def _used_up(self) -> str:
+        hung = f" by what hung: {', '.join(self._hung)}" if self._hung else ""
+        return (
+            f"the {self.cap:g} s that the whole probe may take are nearly used up{hung}. A longer --probe-timeout"
+            " (pytest: --sglhw-probe-timeout) raises that to four times as long"
+        )
 
     def fresh(self) -> None:
         """Ask the next stage in a new child."""
@@ -134,15 +153,15 @@ class Asker:
         status, output = "", ""
         for _ in range(2):
             if self._child is None:
-                self._child = Child(self.timeout, self.cap, self._environ, tuple(self.poisoned))
+                self._child = Child(self.cap, self._environ, tuple(self.poisoned))
                 for before in self._before:
-                    answer = self._child.ask(*before)
+                    answer = self._put(self._child, *before)
                     if answer is None or answer.fault:
                         self._end()
-                        return Answer(
-                            stage, fault="crashed", detail=f"not asked: {before[0]} failed when it was repeated"
-                        )
-            answer = self._child.ask(stage, do, arguments)
+                        said = f" ({answer.fault}: {answer.detail})" if answer else ""
+                        detail = f"not asked: {before[0]} failed when it was repeated{said}"
+                        return Answer(stage, fault="crashed", detail=detail)
+            answer = self._put(self._child, stage, do, arguments)
             if answer is not None:
                 return answer
             status, output = self._child.last_words()
@@ -152,6 +171,16 @@ class Asker:
         words = [f"it {status}" if status else "", *output.splitlines()[-1:]]
         detail = ": ".join(filter(None, ("the child process ends before it answers", *words)))
         return Answer(stage, fault="crashed", detail=detail, output=output)
+
+    def _put(self, child: Child, stage: str, do: str, arguments: dict[str, Any]) -> Answer | None:
+        seconds, started = min(self.timeout, self._half), time.monotonic()
+        try:
+            answer = child.ask(stage, do, arguments, seconds)
+        finally:
+            self.seconds += time.monotonic() - started
+        if answer is None or answer.fault != "hung" or seconds == self.timeout:
+            return answer
+        return replace(answer, detail=f"{answer.detail}, which was all that was left for it: {self._used_up}")
 
     def _end(self) -> None:
         self._guests.clear()

@@ -1,6 +1,6 @@
 """The process that may hang or die: it imports what is asked for and answers one stage at a time.
 
-Stands alone: it is run as a file and imports nothing of this package (two more files are loaded by their place), so
+Stands alone: it is run as a file and imports nothing of this package (four more files are loaded by their place), so
 that nothing of ours stands between a stage and its answer. Requests are JSON lines on the standard input it was started
 with; answers are JSON lines, each with the nonce of this probe, appended to a file of their own, so that output of the
 code under test can't be taken for one.
@@ -36,11 +36,12 @@ def _beside(name: str) -> Any:
     return module
 
 
-state, errors = _beside("child_state"), _beside("child_errors")
+keeper, state, errors = _beside("child_keeper"), _beside("child_state"), _beside("child_errors")
 
 
 def main(job: dict[str, Any]) -> None:
     """Serve requests until the input ends, then leave without running anybody's exit handlers."""
+    keeper.go_on_below(lambda: _beside("processes"), job["nonce"])
     requests = _private_input()
     sys.path[:], sys.argv[1:] = job["path"], []
     for name in job["poisoned"]:  # what hung or died once is not imported again, by anybody
@@ -365,4 +366,5 @@ STAGES: dict[str, Any] = {
 }
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    with open(sys.argv[1], "rb") as file:
+        main(json.loads(file.read()))

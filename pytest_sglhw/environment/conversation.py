@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -24,8 +25,7 @@ OUTPUT_LIMIT = 1 << 20
 class Child:
     """A process that answers until it is ended, or until a stage ends it."""
 
-    def __init__(self, timeout: float, cap: float, environ: dict[str, str], poisoned: tuple[str, ...]) -> None:
-        self._timeout = timeout
+    def __init__(self, cap: float, environ: dict[str, str], poisoned: tuple[str, ...]) -> None:
         self._nonce = os.urandom(16).hex()
         if not sys.executable:
             raise OSError("this program does not say which Python it is (sys.executable is empty)")
@@ -41,10 +41,12 @@ class Child:
         self._watch = Watch(self._nonce, self._folder)
         try:
             answers.touch()
+            # Not on the command line: the search path alone may be longer than that can be.
+            Path(self._folder, "job").write_text(json.dumps(job), encoding="ascii")
             self._reader = answers.open("rb")
             self._output = Path(self._folder, "output").open("a+b")  # noqa: SIM115
             self._process = subprocess.Popen(
-                [sys.executable, *search_flags(), str(CHILD), json.dumps(job)],
+                [sys.executable, *search_flags(), str(CHILD), str(Path(self._folder, "job"))],
                 stdin=subprocess.PIPE,
                 stdout=self._output,
                 stderr=self._output,
@@ -52,25 +54,39 @@ class Child:
                 start_new_session=True,
             )
             self._watch.over(self._process.pid)
+            assert self._process.stdin is not None
+            with contextlib.suppress(AttributeError):  # Windows, before Python 3.12
+                os.set_blocking(self._process.stdin.fileno(), False)
         except BaseException:
             self._watch.end()
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
 
-    def ask(self, stage: str, do: str, arguments: dict[str, Any]) -> Answer | None:
-        """Return the answer; ``None`` if the child was gone before it announced the stage."""
-        deadline = time.monotonic() + self._timeout
-        request = {"id": stage, "do": do, "with": arguments, "deadline": self._timeout}
-        pipe = self._process.stdin
-        assert pipe is not None
+    def ask(self, stage: str, do: str, arguments: dict[str, Any], seconds: float) -> Answer | None:
+        """Return the answer within so many seconds; ``None`` if the child was gone before it announced the stage."""
+        deadline = time.monotonic() + seconds
+        request = {"id": stage, "do": do, "with": arguments, "deadline": seconds}
         try:
-            pipe.write(json.dumps(request).encode() + b"\n")
-            pipe.flush()
+            sent = self._send(json.dumps(request).encode() + b"\n", deadline)
         except OSError:
             return None
-        return self._await(stage, deadline)
+        return self._await(stage, deadline, seconds) if sent else self._late(stage, seconds)
 
-    def _await(self, stage: str, deadline: float) -> Answer | None:
+    def _send(self, line: bytes, deadline: float) -> bool:
+        """Write a request; say whether it was taken in time: one that is longer than a pipe waits for its reader."""
+        assert self._process.stdin is not None
+        pipe = self._process.stdin.fileno()
+        while line and time.monotonic() < deadline:
+            try:
+                line = line[os.write(pipe, line) :]
+            except BlockingIOError:
+                time.sleep(0.001)
+        return not line
+
+    def _late(self, stage: str, seconds: float) -> Answer:
+        return self._fault(stage, "hung", f"did not end within {seconds:.3g} s")
+
+    def _await(self, stage: str, deadline: float, seconds: float) -> Answer | None:
         announced, rest, pause = False, b"", 0.001
         while True:
             gone = self._process.poll() is not None  # asked before the file is read: what it wrote last is not missed
@@ -88,7 +104,7 @@ class Child:
             if gone:
                 return self._fault(stage, "crashed", told_exit(self._process.returncode)) if announced else None
             if time.monotonic() > deadline:
-                return self._fault(stage, "hung", f"did not end within {self._timeout:g} s")
+                return self._late(stage, seconds)
             self._bound_output()
             time.sleep(pause)
             pause = min(pause * 1.5, 0.02)

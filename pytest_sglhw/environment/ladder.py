@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_sglhw.environment.packages import is_folder, normal_name, where_is
@@ -21,6 +21,18 @@ Kernels = dict[str, CapabilityState]
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
 
 _ANSWERS = "Valid: True where the capability works, False where it is not here, an error where it is broken."
+
+
+def in_order(rows: Iterable[Capability]) -> list[Capability]:
+    """Put first what needs nobody's package but torch, so that none which hangs can use up its time.
+
+    Otherwise the order is that of the table, whoever asks: what one does to the child may reach the next one.
+    """
+    return sorted(rows, key=lambda row: row.probe is not None and _needs_others(row.probe))
+
+
+def _needs_others(ladder: Ladder) -> bool:
+    return bool(ladder.distributions or ladder.modules or _own(ladder.check or ""))
 
 
 class Climber:

@@ -20,7 +20,7 @@ from pytest_sglhw.environment.families import (
     choose,
     try_devices,
 )
-from pytest_sglhw.environment.ladder import Climber
+from pytest_sglhw.environment.ladder import Climber, in_order
 from pytest_sglhw.environment.packages import normal_name
 from pytest_sglhw.environment.records import CapabilityState, Device, Environment, ProbeOutcome
 from pytest_sglhw.environment.static import StaticFacts, gather, platform_strings
@@ -107,8 +107,7 @@ class Probe:
             record = known or self._platform()
             wanted = self._registry.capabilities if capabilities is None else capabilities
             missing = {name for name in wanted if name not in record.capabilities}
-            # In the order of the table, whoever asks: what one does to the child may reach the next one.
-            ordered = sorted(missing, key=list(self._registry.capabilities).index)
+            ordered = [row.name for row in in_order(self._registry.capabilities.values()) if row.name in missing]
             return encodable(self._with_capabilities(record, ordered))
 
     def _platform(self) -> Environment:

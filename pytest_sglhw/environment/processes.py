@@ -12,12 +12,16 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import subprocess
+
+#: Seconds to end what a child started, and to wait for itself: no signal ends a process that waits for a wedged driver.
+_PATIENCE = 5.0
 
 #: Set in the environment of a probe's child, inherited by whatever it starts: how strays are found again.
 COOKIE = "SGLHW_PROBE_COOKIE"
@@ -69,37 +73,58 @@ class Watch:
 def _watch(cookie: str, folder: str) -> None:
     said = sys.stdin.buffer.read().split()  # until the other end is gone
     if said:
+        _hold(int(said[0]))
         _kill(int(said[0]), cookie)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def end(process: subprocess.Popen[bytes], cookie: str) -> None:
     """Kill the child, its process group and its strays, and reap the child."""
+    import subprocess
+
     if process.poll() is None:
-        with contextlib.suppress(OSError, AttributeError):
-            os.kill(process.pid, signal.SIGSTOP)  # what it started is found by its parent as long as that lives
+        _hold(process.pid)
     _kill(process.pid, cookie)
     with contextlib.suppress(OSError):
         process.kill()
-    process.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_PATIENCE)
+
+
+def _hold(child: int) -> None:
+    """Stop the child: what it started, or inherited, is found by its parent as long as that lives."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.kill(child, signal.SIGSTOP)
 
 
 def _kill(child: int, cookie: str) -> None:
-    found = list(strays(cookie, child))
+    end_strays(cookie, child)
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)
-    # Again: a stray may have been starting another one while it was being looked for.
-    for stray in (*found, *strays(cookie, child)):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(stray, signal.SIGKILL)
+    end_strays(cookie, child)  # where nobody held the child, it may have started another one in the meantime
+
+
+def end_strays(cookie: str, child: int) -> None:
+    """Kill what ``child`` started until nothing of it is alive: one may have been starting another while it was found.
+
+    Gives up on what no signal ends after some seconds.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while found := list(strays(cookie, child)):
+        for stray in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(stray, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            return
 
 
 def strays(cookie: str, child: int) -> Iterator[int]:
     """Yield what ``child`` started and is alive, where ``/proc`` tells.
 
-    That is what has it for an ancestor, is of its session or carries ``cookie`` in its environment. Nothing is left to
-    tell by of a process that changed its session, cleared its environment and whose parent has ended.
+    That is what has it for an ancestor, is of its session or carries ``cookie`` in its environment. A child that
+    inherits orphans is an ancestor of whatever was started below it; without that, nothing is left to tell by of a
+    process that changed its session, cleared its environment and whose parent has ended.
     """
     parents: dict[int, int] = {}
     sessions: dict[int, int] = {}

@@ -19,6 +19,18 @@ import os, subprocess
 process = subprocess.Popen(["sleep", "600"], env={}, start_new_session=True)
 with open(os.environ["STRAYS"], "a") as file: file.write(f"{process.pid}\\n")
 """
+#: The same without a parent: the one that started it has ended.
+ORPHAN = """
+import os
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        with open(os.environ["STRAYS"], "a") as file: file.write(f"{os.getpid()}\\n")
+        os.execve("/bin/sleep", ["sleep", "600"], {})
+    os._exit(0)
+os.wait()
+while not os.path.exists(os.environ["STRAYS"]): pass
+"""
 HUNG = "\nimport os, time\nopen(os.environ['HUNG'], 'w').write(str(os.getpid()))\ntime.sleep(600)"
 
 
@@ -31,6 +43,27 @@ def test_a_process_of_its_own_session_and_environment_ends(tmp_path, monkeypatch
     assert strays
     assert not [pid for pid in strays if _alive(pid)]
     assert seen.left == []
+
+
+#: How the probe's child goes on after it has left an orphan.
+AFTER = {
+    "goes on": "",
+    "aborts": "os.abort()",
+    "exits": "os._exit(0)",
+    "hangs": "import time; time.sleep(600)",
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody can inherit orphans")
+@pytest.mark.parametrize("how", AFTER)
+def test_an_orphan_without_a_trace_ends(tmp_path, monkeypatch, how):
+    """Its own session, an empty environment and no parent: it is inherited by the process that keeps the child."""
+    monkeypatch.setenv("STRAYS", str(tmp_path / "strays"))
+    doctor(tmp_path, h100() | {"sgl_kernel/__init__.py": ORPHAN + AFTER[how], "sgl_kernel/kvcacheio.py": ""})
+
+    strays = [int(pid) for pid in tmp_path.joinpath("strays").read_text().split()]
+    assert strays
+    assert not [pid for pid in strays if _alive(pid)]
 
 
 COMMANDS = {
