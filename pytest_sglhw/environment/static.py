@@ -9,9 +9,11 @@ import platform as os_platform
 import re
 import shutil
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_sglhw.environment.masks import read_masks
 from pytest_sglhw.environment.packages import distributions, find_module, where_is
@@ -34,25 +36,77 @@ class TorchBuild(Record):
     """Whether the files prove a CPU build: no version string, and the local version or the libraries say so."""
 
 
-class StaticFacts(Record):
-    """What is known about this machine without asking anything that could hang."""
+class StaticFacts:
+    """What is known about this machine without asking anything that could hang.
 
-    torch: TorchBuild | None
-    nodes: Mapping[str, tuple[str, ...]]
-    """Device nodes found, by platform."""
-    drivers: Mapping[str, str]
-    """Version of each kernel driver found, by platform."""
-    hints: Mapping[str, tuple[str, ...]]
-    """Toolkits, directories and shared nodes found, by platform: proof of nothing."""
-    vendors: Mapping[str, str]
-    """Vendor packages that would add a platform to torch: module -> where it is."""
-    masks: Mapping[str, str]
-    packages: Mapping[str, str]
-    """Every distribution on the path, by normalised name."""
-    sglang: str | None = None
-    """Where SGLang is, if it is there."""
-    closed: tuple[str, ...] = ()
-    """Device nodes that this process may not open for reading and writing."""
+    Each fact is looked at when it is first asked for: the header of a run shows a few of them, a probe needs all.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Platform] = (),
+        *,
+        environ: Mapping[str, str] = os.environ,
+        root: str = "/",
+        paths: Sequence[str] | None = None,
+        **known: Any,
+    ) -> None:
+        """Look below ``root`` by the rows of the platforms; ``known`` facts, by name, are not looked at."""
+        self._rows = rows
+        self._environ = environ
+        self._root = root
+        self._paths = paths
+        vars(self).update(known)
+
+    @cached_property
+    def torch(self) -> TorchBuild | None:
+        """What the files of the installed torch say; ``None`` where there is no torch."""
+        return read_torch_build()
+
+    @cached_property
+    def nodes(self) -> Mapping[str, tuple[str, ...]]:
+        """Device nodes found, by platform."""
+        return self._device_nodes | _promised(self._rows)
+
+    @cached_property
+    def drivers(self) -> Mapping[str, str]:
+        """Version of each kernel driver found, by platform."""
+        return {row.name: version for row in self._rows if (version := _driver_version(row, self._root))}
+
+    @cached_property
+    def hints(self) -> Mapping[str, tuple[str, ...]]:
+        """Toolkits, directories and shared nodes found, by platform: proof of nothing."""
+        return _hints(self._rows, self._root, self._environ)
+
+    @cached_property
+    def vendors(self) -> Mapping[str, str]:
+        """Vendor packages that would add a platform to torch: module -> where it is."""
+        return {m: place for row in self._rows for m in row.vendor_modules if (place := where_is(m))}
+
+    @cached_property
+    def masks(self) -> Mapping[str, str]:
+        """Variables that are set and hide devices."""
+        return read_masks(self._rows, self._environ)
+
+    @cached_property
+    def packages(self) -> Mapping[str, str]:
+        """Every distribution on the path, by normalised name."""
+        return distributions(sys.path if self._paths is None else self._paths)
+
+    @cached_property
+    def sglang(self) -> str | None:
+        """Where SGLang is, if it is there."""
+        return where_is("sglang")
+
+    @cached_property
+    def closed(self) -> tuple[str, ...]:
+        """Device nodes that this process may not open for reading and writing."""
+        nodes = self._device_nodes.values()
+        return tuple(node for found in nodes for node in found if _is_closed(self._root, node))
+
+    @cached_property
+    def _device_nodes(self) -> dict[str, tuple[str, ...]]:
+        return _found(self._rows, self._root, lambda row: row.nodes)
 
     @property
     def settles_cpu(self) -> bool:
@@ -69,20 +123,7 @@ def gather(
     paths: Sequence[str] | None = None,
 ) -> StaticFacts:
     """Look at files, variables and names. ``root`` stands for ``/`` (tests give a tree of their own)."""
-    rows = tuple(platforms)
-    vendors = {m: place for row in rows for m in row.vendor_modules if (place := where_is(m))}
-    nodes = _found(rows, root, lambda row: row.nodes)
-    return StaticFacts(
-        torch=read_torch_build(),
-        nodes=nodes | _promised(rows),
-        drivers=_drivers(rows, root),
-        hints=_hints(rows, root, environ),
-        vendors=vendors,
-        masks=read_masks(rows, environ),
-        packages=distributions(sys.path if paths is None else paths),
-        sglang=where_is("sglang"),
-        closed=tuple(node for found in nodes.values() for node in found if _is_closed(root, node)),
-    )
+    return StaticFacts(tuple(platforms), environ=environ, root=root, paths=paths)
 
 
 def read_torch_build() -> TorchBuild | None:
@@ -93,7 +134,8 @@ def read_torch_build() -> TorchBuild | None:
     folder = next(iter(spec.submodule_search_locations or ()), None)
     path = spec.origin or folder or "torch"
     try:
-        values = _constants(Path(folder or os.devnull, "version.py").read_text(encoding="utf-8-sig", errors="replace"))
+        text = Path(folder or os.devnull, "version.py").read_bytes().removeprefix(BOM_UTF8)
+        values = _constants(text.decode(errors="replace"))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return TorchBuild(path, readable=False)
     version = values.pop("__version__", None)
@@ -130,6 +172,8 @@ def _libraries_are_cpu(folder: str | None) -> bool:
 
 def _matches(root: str, pattern: str) -> list[str]:
     """Find files as ``glob`` does, which compiles a regular expression even where nothing begins like the pattern."""
+    if not any(letter in pattern for letter in "*?["):
+        return [pattern] if os.path.lexists(root + pattern) else []
     hits = [""]
     for part in pattern.strip("/").split("/"):
         hits = [f"{hit}/{name}" for hit in hits for name in _entries(root + hit, part)]
@@ -170,10 +214,6 @@ def _hints(rows: Sequence[Platform], root: str, environ: Mapping[str, str]) -> d
     }
     files = _found(rows, root, lambda row: row.hints)
     return {row.name: found for row in rows if (found := (*programs[row.name], *files.get(row.name, ())))}
-
-
-def _drivers(rows: Sequence[Platform], root: str) -> dict[str, str]:
-    return {row.name: version for row in rows if (version := _driver_version(row, root))}
 
 
 def _driver_version(row: Platform, root: str) -> str | None:

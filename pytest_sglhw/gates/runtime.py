@@ -14,13 +14,15 @@ from pytest_sglhw.environment.detection import DETECTION
 from pytest_sglhw.errors import MarkError
 from pytest_sglhw.gates.judge import Judge
 from pytest_sglhw.gates.policy import DEVICE_TEST, LANE_POLICY, LanePolicy, met
-from pytest_sglhw.gates.reports import attach
+from pytest_sglhw.gates.reports import attach, release
 from pytest_sglhw.gates.summary import show_words
 from pytest_sglhw.gates.verdict import Verdict, decide
 from pytest_sglhw.record import replace
 from pytest_sglhw.settings import FACTS_WANTED
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from pytest_sglhw.environment.records import Environment
     from pytest_sglhw.gates.kernel_watch import KernelWatch
     from pytest_sglhw.gates.reading import Asked, Reading
@@ -182,18 +184,25 @@ class Reporter:
     most of the tests of most runs have nothing to say.
     """
 
+    def __init__(self) -> None:
+        self._spent: TracebackType | None = None
+
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Attach the facts, and let the judges speak."""
         report = yield
+        if self._spent is not None:
+            release(self._spent)
+            self._spent = None
         verdict = item.stash.get(VERDICT, None)
         if verdict is None:
             return report
         if call.when == "setup":
             if call.excinfo is not None and isinstance(call.excinfo.value, GateSkip):
                 report.longrepr = (os.fspath(item.path), (item.location[1] or 0) + 1, f"Skipped: {verdict.reason}")
+                self._spent = call.excinfo.tb
             attach(report, verdict.facts)
         if report.skipped and _is_own_skip(report, call):
             attach(report, {"reason_code": None, "reason": ""})

@@ -36,17 +36,20 @@ def _names(group: str, folder: str) -> bool:
         names = os.listdir(folder or ".")
     except OSError:
         return False
-    found = [name for name in names if name.lower().endswith((".dist-info", ".egg-info", "egg-info"))]
-    return any(_section(group) in _read(os.path.join(folder, name, "entry_points.txt")) for name in found)
-
-
-def _section(group: str) -> bytes:
-    return f"[{group}]".encode()
+    section = f"[{group}]".encode()
+    found = (name for name in names if name.lower().endswith((".dist-info", ".egg-info", "egg-info")))
+    return any(section in _read(f"{folder or '.'}/{name}/entry_points.txt") for name in found)
 
 
 def _read(path: str) -> bytes:
+    # Every idle run reads one for each distribution, so without the layers of open().
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        descriptor = os.open(path, os.O_RDONLY)
     except OSError:  # most distributions have no entry points
         return b""
+    try:
+        return os.read(descriptor, os.fstat(descriptor).st_size)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
