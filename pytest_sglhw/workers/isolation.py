@@ -231,6 +231,7 @@ def _reports(item: pytest.Item, file: Path) -> tuple[dict[str, pytest.TestReport
                 _warn(item, data[WARNING], data["location"])
                 continue
             report = config.hook.pytest_report_from_serializable(config=config, data=data)
+            report.nodeid = item.nodeid  # with the group that xdist adds, which it knows the report by
             if is_subtest(report) or report.when in phases:
                 beside.append(report)
             else:

@@ -109,7 +109,7 @@ def test_an_empty_parameter_set_ran_nothing(vacuity):
     """``parametrize`` over nothing is a skip of pytest's that proves nothing."""
     result = vacuity(BOUND + NEEDS + "@pytest.mark.parametrize('x', [])\ndef test_a(x): transfer_kv_direct(x)")
     assert result.parseoutcomes() == {"errors": 1}
-    assert "ran nothing: got empty parameter set for (x)" in result.outlines
+    result.stdout.fnmatch_lines(["ran nothing: got empty parameter set *x*"])  # pytest 8.2 says it in other words
 
 
 UNSEEN = {
