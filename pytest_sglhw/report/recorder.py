@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
 import uuid
 from collections import Counter
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_sglhw.environment.detection import DETECTION
 from pytest_sglhw.report.courier import WORKER_ENVIRONMENT
 from pytest_sglhw.report.nodeids import Location, NodeIds
+from pytest_sglhw.report.writer import RecordWriter, TakenError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -38,38 +38,6 @@ WORKER_DEVICES = pytest.StashKey[dict[str, str]]()
 #: Records of further kinds, (kind, record), which the report gets before its end.
 MORE_RECORDS = pytest.StashKey[list[tuple[str, dict[str, Any]]]]()
 
-_encode = json.JSONEncoder(default=str, separators=(",", ":")).encode
-
-
-class RecordWriter:
-    """A file of JSON Lines that holds every whole record even if this process is killed.
-
-    Only the process that opened it writes: a test that forks and goes on in the child adds nothing.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.error: OSError | None = None
-        self._owner = os.getpid()
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        self._file: IO[bytes] = open(path, "wb")  # noqa: SIM115 - open as long as the run
-
-    def write(self, kind: str, record: Mapping[str, Any]) -> None:
-        """Append one record and flush it; after the first write that fails the report is over and says so."""
-        if self.error is None and os.getpid() == self._owner:
-            try:
-                self._file.write(_encode({"kind": kind, **record}).encode("ascii") + b"\n")
-                self._file.flush()
-            except OSError as error:
-                self.error = error
-
-    def close(self) -> None:
-        """Close the file; what could not be written is lost and ``error`` says why."""
-        try:
-            self._file.close()
-        except OSError as error:
-            self.error = self.error or error
-
 
 class Recorder:
     """Write the report: one plugin object, in the process that reports."""
@@ -92,13 +60,7 @@ class Recorder:
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None, object, object]:
         """Begin the report, after the lane looked at the machine and whether it was satisfied or not."""
         self._session = session
-        try:
-            self._writer = RecordWriter(self._path)
-        except OSError as error:
-            raise pytest.UsageError(
-                f"the report {self._path!r} (--sglhw-report) can't be written: {error.strerror or error}. "
-                "Give a file in a directory that this user may write to."
-            ) from None
+        self._writer = _writer(self._path)
         try:
             return (yield)
         finally:
@@ -125,7 +87,9 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the run whose report could not be written: it would be taken for one that was cut off."""
+        """Fail the run whose report could not be written, or is gone: it would be taken for one that was cut off."""
+        if self._writer is not None:
+            self._writer.check()
         if self._writer and self._writer.error and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -198,6 +162,18 @@ class Recorder:
             "collected": getattr(session, "testscollected", 0),
             "duration": round(time.time() - self._begun, 3),
         }
+
+
+def _writer(path: str) -> RecordWriter:
+    given = f"the report {path!r} (--sglhw-report)"
+    try:
+        return RecordWriter(path)
+    except TakenError:
+        problem, remedy = "is being written by another run", "Give each run a file of its own, or wait for that run."
+    except OSError as error:
+        problem = f"can't be written: {error.strerror or error}"
+        remedy = "Give a file in a directory that this user may write to."
+    raise pytest.UsageError(f"{given} {problem}. {remedy}")
 
 
 def run_attempt(environ: Mapping[str, str]) -> int:

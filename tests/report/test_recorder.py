@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 
 import pytest
@@ -435,6 +437,98 @@ def test_report_in_an_impossible_place(pytester):
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert f"the report '{target}' (--sglhw-report) can't be written: " in result.stderr.str()
     assert "Give a file in a directory that this user may write to." in result.stderr.str()
+
+
+WAITS = """
+    import os, pathlib, time
+
+    def test_waits():
+        pathlib.Path("waiting").touch()
+        until = time.monotonic() + 60
+        while not os.path.exists("go on"):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+"""
+TAKEN = "the report '{}' (--sglhw-report) is being written by another run. Give each run a file of its own, or wait for"
+
+
+@pytest.fixture
+def writing(pytester):
+    """A run that has begun to write ``r.jsonl`` and goes on while the test looks."""
+    pytester.makepyfile(test_waits=WAITS, test_other="def test_other(): pass")
+
+    @contextlib.contextmanager
+    def writing(*args):
+        command = [sys.executable, "-m", "pytest", "-p", "sglhw", "--sglhw-report=r.jsonl", "test_waits.py", *args]
+        with subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.DEVNULL) as process:
+            until = time.monotonic() + 60
+            while not (pytester.path / "waiting").exists():
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            try:
+                yield process
+            finally:
+                (pytester.path / "go on").touch()
+
+    return writing
+
+
+@WORKERS
+def test_one_run_at_a_time_writes_a_report(pytester, writing, workers):
+    """A second one is a usage error and touches nothing, by whatever name it calls the file."""
+    (pytester.path / "also.jsonl").symlink_to("r.jsonl")
+    with writing(*workers):
+        for name in ("r.jsonl", "also.jsonl"):
+            second = pytester.runpytest_subprocess("-p", "sglhw", f"--sglhw-report={name}", *workers, "test_other.py")
+            assert second.ret == pytest.ExitCode.USAGE_ERROR
+            assert TAKEN.format(pytester.path / name) in second.stderr.str()
+    records = read_records(pytester.path / "r.jsonl")
+    assert (list(results_of(records)), records[-1]["kind"]) == (["test_waits"], "end")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_killed_run_blocks_nobody(pytester, writing):
+    """Nor does a process that it forked and that goes on."""
+    pytester.makepyfile(test_waits=WAITS.replace("pathlib.Path", "forked = os.fork()\n        pathlib.Path", 1))
+    with writing() as process:
+        process.kill()
+        process.wait()
+        second = pytester.runpytest_subprocess("-p", "sglhw", "--sglhw-report=r.jsonl", "test_other.py")
+    assert second.ret == 0
+    assert list(results_of(read_records(pytester.path / "r.jsonl"))) == ["test_other"]
+
+
+def test_runs_one_after_the_other_share_a_file(pytester):
+    """The later report replaces the earlier one, within a process as well."""
+    pytester.makepyfile(test_it="def test_it(): pass")
+    script = "import pytest\nfor _ in range(2):\n    assert pytest.main(['-p', 'sglhw', '--sglhw-report=r.jsonl']) == 0"
+
+    assert pytester.run(sys.executable, "-c", script).ret == 0
+
+    assert [r["kind"] for r in read_records(pytester.path / "r.jsonl")] == ["session", "start", "test", "end"]
+
+
+@pytest.mark.parametrize("how", ["os.unlink('r.jsonl')", "os.replace('other', 'r.jsonl')"], ids=["gone", "replaced"])
+def test_a_report_that_is_not_there_any_more_fails_the_run(pytester, how):
+    """Nobody would find what was written."""
+    (pytester.path / "other").write_text("")
+    pytester.makepyfile(test_it=f"import os\ndef test_it(): {how}")
+
+    result = pytester.runpytest_subprocess("-p", "sglhw", "--sglhw-report=r.jsonl")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ["the report is cut off, since writing it failed: the file was removed or replaced while the run wrote it"]
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/null"), reason="needs /dev/null")
+def test_a_device_takes_the_reports_of_many_runs(pytester, writing):
+    """It holds none of them."""
+    pytester.makepyfile(test_other="def test_other(): pass")
+    with writing("--sglhw-report=/dev/null"):
+        second = pytester.runpytest_subprocess("-p", "sglhw", "--sglhw-report=/dev/null", "test_other.py")
+    assert second.ret == 0
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, a file that is always full")
