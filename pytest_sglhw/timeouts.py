@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: Seconds for one stage, where nobody says others.
+TIMEOUT = 60.0
+
 #: In seconds. In less no child says anything; the alarm that ends one nobody waits for overflows somewhere above a day.
 SHORTEST, LONGEST = 0.001, 86400
 

@@ -18,11 +18,11 @@ ARCHITECTURE = Path(__file__).parents[1] / "docs" / "architecture.md"
 HEAVY = {
     "torch": {
         "conformance", "kvcacheio",
-        "environment/smoke", "environment/smoke_triton", "environment/child",  # the probe's child process
+        "environment/smoke", "environment/smoke_triton", "asking/child",  # the probe's child process
         "gates/kernel_watch",  # only where the tests have imported it
     },
     "triton": {"conformance", "environment/smoke_triton"},
-    "sglang": {"conformance", "environment/child"},
+    "sglang": {"conformance", "asking/child"},
     "sgl_kernel": {"conformance", "environment/smoke"},
     "hypothesis": {"conformance"},
     "numpy": {"conformance"},

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pytest_sglhw.environment.processes import search_flags
+from pytest_sglhw.asking.processes import search_flags
 
 #: Option of pytest that names the file ``where``.
 OPTION = "--sglhw-matrix-where"

@@ -49,7 +49,7 @@ class Detection:
         from pytest_sglhw.registry import load
 
         try:
-            return load(self._config)
+            return load(self._config, timeout=self._settings.probe_timeout)
         except RegistryError as error:
             raise pytest.UsageError(str(error)) from error
 
@@ -85,7 +85,7 @@ class Detection:
         return replace(environment, devices=tuple(measured.get(d.index, d) for d in environment.devices))
 
     def _measured(self, devices: Sequence[Device], platform: str) -> tuple[Device, ...]:
-        from pytest_sglhw.environment.asking import Asker
+        from pytest_sglhw.asking.asker import Asker
         from pytest_sglhw.environment.free_memory import with_free_memory
 
         row, timeout = self.registry.platforms[platform], self._settings.probe_timeout

@@ -9,7 +9,7 @@ from pytest_sglhw.environment.masks import hiding_mask, masks_of
 from pytest_sglhw.record import Record
 
 if TYPE_CHECKING:
-    from pytest_sglhw.environment.asking import Answer
+    from pytest_sglhw.asking.asker import Answer
     from pytest_sglhw.environment.families import Family
     from pytest_sglhw.environment.records import Device
     from pytest_sglhw.environment.static import StaticFacts

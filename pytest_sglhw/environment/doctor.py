@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_sglhw.environment.doctor_text import render
-from pytest_sglhw.environment.probe import TIMEOUT, Probe
+from pytest_sglhw.environment.probe import Probe
 from pytest_sglhw.environment.static import gather
 from pytest_sglhw.errors import RegistryError
-from pytest_sglhw.timeouts import VALID, timeout_of
+from pytest_sglhw.timeouts import TIMEOUT, VALID, timeout_of
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.records import Environment
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from pytest_sglhw.registry import load
 
     try:
-        registry = load()
+        registry = load(timeout=args.probe_timeout)
         lane = None if args.lane is None else _lane_named(args.lane, registry)
     except (RegistryError, _LaneError) as error:  # before the probe, which may take minutes
         return _usage(str(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pytest_sglhw.environment.asking import Answer, Asker
+from pytest_sglhw.asking.asker import Answer, Asker
 from pytest_sglhw.environment.masks import hiding_mask, masks_of
 from pytest_sglhw.environment.records import Device
 from pytest_sglhw.record import Record, replace

@@ -19,7 +19,7 @@ from pytest_sglhw.environment.loaded_torch import device_contexts
 from pytest_sglhw.record import replace
 
 if TYPE_CHECKING:
-    from pytest_sglhw.environment.asking import Asker
+    from pytest_sglhw.asking.asker import Asker
     from pytest_sglhw.environment.records import Device
     from pytest_sglhw.registry.platforms import Platform
 

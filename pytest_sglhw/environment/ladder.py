@@ -12,7 +12,7 @@ from pytest_sglhw.record import replace
 from pytest_sglhw.registry.capabilities import Capability, Ladder
 
 if TYPE_CHECKING:
-    from pytest_sglhw.environment.asking import Answer, Asker
+    from pytest_sglhw.asking.asker import Answer, Asker
     from pytest_sglhw.registry.platforms import Platform
 
 Kernels = dict[str, CapabilityState]

@@ -10,7 +10,7 @@ import platform as os_platform
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pytest_sglhw.environment.asking import Answer, Asker
+from pytest_sglhw.asking.asker import Answer, Asker
 from pytest_sglhw.environment.disagreements import Findings, disagreements
 from pytest_sglhw.environment.families import (
     Choice,
@@ -25,15 +25,13 @@ from pytest_sglhw.environment.packages import normal_name
 from pytest_sglhw.environment.records import CapabilityState, Device, Environment, ProbeOutcome
 from pytest_sglhw.environment.static import StaticFacts, gather, platform_strings
 from pytest_sglhw.record import Record, encodable, replace
-from pytest_sglhw.timeouts import VALID, is_timeout
+from pytest_sglhw.timeouts import TIMEOUT, VALID, is_timeout
 
 if TYPE_CHECKING:
     from pytest_sglhw.registry import Registry
 
 #: Distributions worth recording beside those that the capabilities name.
 _PACKAGES = ("torch", "triton", "sglang", "transformers", "numpy", "pytest", "pytest-sglhw")
-
-TIMEOUT = 60.0
 
 
 def probe_environment(
@@ -57,7 +55,7 @@ def probe_environment(
     if not is_timeout(timeout):
         raise ValueError(f"{timeout!r} is not a valid timeout. Valid: {VALID}.")
     wanted = _names(capabilities)
-    registry = load()
+    registry = load(timeout=timeout)
     unknown = [name for name in wanted or () if name not in registry.capabilities]
     if unknown:
         raise ValueError(f"no capability {unknown[0]!r}. Valid: {', '.join(sorted(registry.capabilities))}.")

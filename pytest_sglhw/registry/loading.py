@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     import pytest
 
 
-def load(config: pytest.Config | None = None) -> Registry:
+def load(config: pytest.Config | None = None, *, timeout: float | None = None) -> Registry:
     """Return the registry of the run of ``config``; of no run (the commands): without the hook's rows.
 
+    :param timeout: seconds that an entry point may take; ``None``: as many as a stage of the probe.
     :raises RegistryError: a bad row, a name defined twice, or an entry point that fails; names who added it.
     """
     registry = built_in()
-    for entry_point in entry_points(ENTRY_POINT_GROUP):
-        _add_from(entry_point, registry)
+    if points := tuple(entry_points(ENTRY_POINT_GROUP)):
+        _add_foreign(points, registry, timeout)
     if config is not None:
         _add_from_hooks(config, registry)
     return registry
@@ -48,25 +49,30 @@ def _built_in_capabilities() -> Iterable[Mapping[str, Any]]:
     return BUILTIN_CAPABILITIES
 
 
-def _add_from(entry_point: EntryPoint, registry: Registry) -> None:
-    from pytest_sglhw.registry.no_torch import without_torch
+def _add_foreign(points: Iterable[EntryPoint], registry: Registry, timeout: float | None) -> None:
+    from pytest_sglhw.registry.foreign import foreign_rows
+    from pytest_sglhw.timeouts import TIMEOUT
 
-    owner = entry_point.dist.name if entry_point.dist else "an unknown distribution"
-    registry.origin = f"entry point {entry_point.name!r} of {owner}"
-    with _as_registry_error(f"{registry.origin} ({entry_point.value})"), without_torch():
-        entry_point.load()(registry)
+    for origin, rows in foreign_rows(points, timeout or TIMEOUT):
+        registry.origin = origin
+        for platform in rows["platforms"]:
+            registry.add_platform(platform)
+        for capability in rows["capabilities"]:
+            registry.add_capability(capability)
+        for name, target in rows["providers"]:
+            registry.add_provider(name, target)
 
 
 def _add_from_hooks(config: pytest.Config, registry: Registry) -> None:
     # Called one by one, in pluggy's own order, so that each row knows who added it.
     for implementation in reversed(config.hook.pytest_sglhw_register.get_hookimpls()):
         registry.origin = f"hook pytest_sglhw_register of {implementation.plugin_name}"
-        with _as_registry_error(registry.origin):
+        with as_registry_error(registry.origin):
             implementation.function(*(registry for _ in implementation.argnames))
 
 
 @contextlib.contextmanager
-def _as_registry_error(who: str) -> Iterator[None]:
+def as_registry_error(who: str) -> Iterator[None]:
     """Say with its owner's name what foreign code raises, whatever that is: ``sys.exit`` would end the run silently."""
     try:
         yield
@@ -88,7 +94,7 @@ def _went(error: BaseException) -> str:
 
 
 _NO_TORCH = (
-    "Every pytest run registers rows, before anything has a deadline: neither this module nor a package it is in may"
-    " import torch. Move the function to a module that imports no kernels, e.g. my_kernels_sglhw:register; a row names"
+    "Every pytest run registers rows, and torch takes seconds: neither this module nor a package it is in may import"
+    " torch. Move the function to a module that imports no kernels, e.g. my_kernels_sglhw:register; a row names"
     " modules and checks as text, and the probe imports them in a child process."
 )

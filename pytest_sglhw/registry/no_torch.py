@@ -1,7 +1,7 @@
 """Keep torch out of this process while somebody's rows are registered.
 
-The process that asks for the machine never imports torch: that may take half a minute, hang, crash or open a context on
-a device, and an entry point that imports it would do so to every run, before anything has a deadline.
+Every run registers rows, in a child process: an entry point that imports torch would cost each of them the seconds that
+this takes, and hang or crash them all with a wedged driver.
 """
 
 from __future__ import annotations

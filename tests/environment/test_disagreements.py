@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_sglhw.environment.asking import Answer
+from pytest_sglhw.asking.asker import Answer
 from pytest_sglhw.environment.disagreements import Findings, disagreements
 from pytest_sglhw.environment.families import Family, broken_devices, choose
 from pytest_sglhw.environment.static import StaticFacts, TorchBuild

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from hostile import TENSORS, namespace, torch_package
 
+from pytest_sglhw.asking.asker import Answer
 from pytest_sglhw.environment import free_memory
-from pytest_sglhw.environment.asking import Answer
 from pytest_sglhw.environment.records import Device
 from pytest_sglhw.registry.loading import built_in
 

@@ -13,8 +13,8 @@ import pytest
 from hostile import DEADLINE, distribution, doctor, h100, plant, torch_package
 
 import pytest_sglhw
-from pytest_sglhw.environment import child
-from pytest_sglhw.environment.asking import Asker
+from pytest_sglhw.asking import child
+from pytest_sglhw.asking.asker import Asker
 
 WORKS = """
 def transfer_kv_per_layer(src_k, dst_k, src_v, dst_v, src, dst, item_size):

@@ -49,6 +49,7 @@ BAD = {
     "exits in the call": ("def register(registry): raise SystemExit", "failed: SystemExit: "),
     "skips": ("import pytest; pytest.skip('no', allow_module_level=True)", "failed: Skipped: no"),
     "raises": ("raise RuntimeError('x')", "failed: RuntimeError: x"),
+    "interrupts": ("raise KeyboardInterrupt", "failed: KeyboardInterrupt"),
     "raises what can't be told": (
         "class E(Exception):\n    def __str__(self): raise SystemExit\nraise E",
         "failed: E (its message raised SystemExit)",
@@ -69,11 +70,87 @@ def test_an_entry_point_that_fails_is_named(install, case):
     assert str(error.value) == f"{WHO} ({module}:register) {words.format(module=module)}"
 
 
-def test_an_interrupt_is_no_failure(install):
-    """Whoever presses Ctrl-C while rows are registered means the run."""
-    install("raise KeyboardInterrupt")
-    with pytest.raises(KeyboardInterrupt):
+#: What ends or holds the process that an entry point is called in -> what the error says of it.
+ENDS = {
+    "hangs": ("import time; time.sleep(600)", "hung: did not end within 1 s (at File "),
+    "hangs in C": ("import ctypes; ctypes.PyDLL(None).sleep(600)", "hung: did not end within 1 s (at File "),
+    "hangs in the call": ("def register(registry): open('/dev/zero').read()", "hung: did not end within 1 s"),
+    "aborts": ("import os; os.abort()", "crashed: was killed by SIGABRT (at File "),
+    "exits at once": ("import os; os._exit(0)", "crashed: exited with status 0. "),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_an_entry_point_that_does_not_come_back_costs_its_deadline(install, case):
+    """Neither the run nor the program that asks hangs or ends."""
+    code, words = ENDS[case]
+    module = install(code)
+    with pytest.raises(RegistryError) as error:
+        load(timeout=1)
+
+    assert str(error.value).startswith(f"{WHO} ({module}:register) {words}"), str(error.value)
+    assert str(error.value).endswith(
+        ". Every pytest run registers rows: move the function to a module that imports no kernels, e.g."
+        " my_kernels_sglhw:register; a row names modules and checks as text."
+    )
+
+
+ROWS = """
+import sys
+print("a word", flush=True)
+def register(registry):
+    registry.add_platform({"name": "mine", "device_type": "mine", "device_control_env_vars": (("A", "B"), ["C"]),
+                           "archs": ({"source": "name", "pattern": "x", "arch": "x"},)})
+    registry.add_capability({"name": "own", "summary": "s", "platforms": {"mine": ""}, "archs": {"mine": ["x"]},
+                             "probe": {"module": "own", "names": ["a"]},
+                             "signals": [{"exception": "ValueError", "match": "no"}]})
+    registry.add_provider("theirs", "own:kernels")
+"""
+
+
+def test_what_an_entry_point_adds_is_there_and_its_module_is_not(install, capfd):
+    """It is imported in another process: nothing of it happens here, not even its output."""
+    module = install(ROWS)
+    registry = load()
+
+    platform, capability = registry.platforms["mine"], registry.capabilities["own"]
+    assert platform.device_control_env_vars == (("A", "B"), ("C",))
+    assert (platform.archs[0].arch, platform.origin, capability.origin) == ("x", WHO, WHO)
+    assert capability.archs == {"mine": ("x",)}
+    assert (capability.probe.names, capability.probe.ops, capability.signals[0].match) == (("a",), (), "no")
+    assert registry.providers["theirs"] == ("own:kernels", WHO)
+    assert module not in sys.modules
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_is_no_plain_data_is_refused(install):
+    """It could not come from the other process as it is."""
+    row = "{'name': 'own', 'summary': 's', 'platforms': {'cuda': {1, 2}}}"
+    module = install(f"def register(registry): registry.add_capability({row})")
+    with pytest.raises(RegistryError) as error:
         load()
+
+    assert str(error.value) == (
+        f"{WHO} ({module}:register) adds what is no plain data: TypeError: Object of type set is not JSON serializable"
+    )
+
+
+def test_an_entry_point_is_called_once_in_a_process(install, tmp_path):
+    """However often the registry is asked for: a conftest may ask before the run does."""
+    install(f"open({str(tmp_path / 'calls')!r}, 'a').write('x')\ndef register(registry): pass")
+    load()
+    load()
+
+    assert (tmp_path / "calls").read_text() == "x"
+
+
+def test_without_an_entry_point_nothing_is_imported_for_it(tmp_path):
+    """Installations without one pay nothing."""
+    code = (
+        "import sys; from pytest_sglhw.registry import load; load()\n"
+        "sys.exit(any('asking' in name or name == 'subprocess' for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 IMPORTS = {
@@ -100,7 +177,7 @@ def test_an_entry_point_may_not_import_torch(install, tmp_path, case):
     assert "torch" not in sys.modules
     assert str(error.value) == (
         f"{WHO} ({module}:register) imports torch ({tmp_path / module}.py, line {line}). Every pytest run registers"
-        " rows, before anything has a deadline: neither this module nor a package it is in may import torch. Move the"
+        " rows, and torch takes seconds: neither this module nor a package it is in may import torch. Move the"
         " function to a module that imports no kernels, e.g. my_kernels_sglhw:register; a row names modules and checks"
         " as text, and the probe imports them in a child process."
     )
@@ -117,24 +194,10 @@ assert 'torch' in sys.modules
 
 
 @pytest.mark.usefixtures("torch")
-@pytest.mark.parametrize(
-    "code",
-    [LOOKS, THREAD],
-    ids=["looks for it", "another thread"],
-)
-def test_what_does_not_import_torch_here_is_left_alone(install, code):
-    """To ask where torch is loads nothing, and what another thread of the program imports is the program's business."""
+@pytest.mark.parametrize("code", [LOOKS, THREAD], ids=["looks for it", "another thread"])
+def test_what_does_not_import_torch_itself_is_left_alone(install, code):
+    """To ask where torch is loads nothing."""
     install(f"{code}\ndef register(registry): pass")
-    finders = list(sys.meta_path)
-
-    assert load().platforms
-    assert sys.meta_path == finders
-
-
-def test_a_torch_that_is_loaded_already_may_be_imported(install, monkeypatch):
-    """The program that asks has it; nothing is loaded on our account."""
-    monkeypatch.setitem(sys.modules, "torch", sys)
-    install("import torch\ndef register(registry): pass")
 
     assert load().platforms
 

@@ -353,6 +353,12 @@ def sglang_stage() -> dict[str, Any]:
     }
 
 
+def rows_stage(origin: str, value: str) -> dict[str, Any]:
+    """Call the entry point ``value``: the rows that it adds to the registry, as plain data."""
+    rows: dict[str, Any] = importlib.import_module("pytest_sglhw.registry.registering").rows(origin, value)
+    return rows
+
+
 STAGES: dict[str, Any] = {
     "torch": torch_stage,
     "import": import_stage,
@@ -363,6 +369,7 @@ STAGES: dict[str, Any] = {
     "ops": ops_stage,
     "check": check_stage,
     "sglang": sglang_stage,
+    "rows": rows_stage,
 }
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pytest_sglhw.environment.asking import Answer, Fault
-from pytest_sglhw.environment.processes import COOKIE, Watch, end, search_flags, told_exit
+from pytest_sglhw.asking.asker import Answer, Fault
+from pytest_sglhw.asking.processes import COOKIE, Watch, end, search_flags, told_exit
 
 CHILD = Path(__file__).with_name("child.py")
 

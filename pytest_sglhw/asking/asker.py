@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pytest_sglhw.record import Record, replace
 
 if TYPE_CHECKING:
-    from pytest_sglhw.environment.conversation import Child
+    from pytest_sglhw.asking.conversation import Child
 
 #: Seconds below which a stage is not asked any more: no child could start and answer in it.
 _LEAST = 0.2
@@ -148,7 +148,7 @@ class Asker:
 
     def _ask(self, stage: str, do: str, arguments: dict[str, Any]) -> Answer:
         # A settled platform asks nobody: it does not pay for the import of subprocess and its kind.
-        from pytest_sglhw.environment.conversation import Child
+        from pytest_sglhw.asking.conversation import Child
 
         status, output = "", ""
         for _ in range(2):

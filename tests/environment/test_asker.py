@@ -8,7 +8,7 @@ import time
 
 from hostile import DEADLINE, plant, torch_package
 
-from pytest_sglhw.environment.asking import Asker
+from pytest_sglhw.asking.asker import Asker
 from pytest_sglhw.environment.ladder import in_order
 from pytest_sglhw.registry import load
 

@@ -1,0 +1,73 @@
+"""Rows that installed packages add by entry points: asked for in a child process, since their code may do anything.
+
+A module of kernels that is imported for its rows may hang on a driver, crash, or open a context on a device; and every
+run asks for them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from pytest_sglhw.asking.asker import Answer, Asker
+from pytest_sglhw.errors import RegistryError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+#: ``platforms``, ``capabilities`` and ``providers`` -> rows of plain data.
+Rows = dict[str, list[Any]]
+
+#: What was asked for once in this process, by search path and entry points: a conftest may ask before the run does.
+_KNOWN: dict[tuple[str, ...], list[tuple[str, Rows]]] = {}
+
+
+def foreign_rows(entry_points: Iterable[EntryPoint], timeout: float) -> list[tuple[str, Rows]]:
+    """Return the origin of each entry point and the rows that it adds.
+
+    :param timeout: seconds that each of them may take.
+    :raises RegistryError: one of them fails, hangs or crashes; names it.
+    """
+    points = [(_origin(point), point.value) for point in entry_points]
+    key = (*map(str, sys.path), *(text for point in points for text in point))
+    if key not in _KNOWN:
+        with Asker(timeout) as asker:
+            _KNOWN[key] = [(origin, _asked(asker, origin, value)) for origin, value in points]
+    return _KNOWN[key]
+
+
+def _origin(point: EntryPoint) -> str:
+    owner = point.dist.name if point.dist else "an unknown distribution"
+    return f"entry point {point.name!r} of {owner}"
+
+
+def _asked(asker: Asker, origin: str, value: str) -> Rows:
+    answer = asker.ask(f"rows of {origin}", "rows", guest=value, origin=origin, value=value)
+    if not answer.ok:
+        raise RegistryError(f"{origin} ({value}) {_went(answer)}")
+    if "refused" in answer.value:
+        raise RegistryError(answer.value["refused"])
+    rows: Rows = _frozen(answer.value)
+    return rows
+
+
+def _went(answer: Answer) -> str:
+    if not answer.fault:
+        return f"adds what is no plain data: {answer.error}"
+    places = (line.strip() for line in answer.output.splitlines())
+    place = next((f" (at {line})" for line in places if line.startswith("File ")), "")
+    return f"{answer.fault}: {answer.detail}{place}. {_NO_KERNELS}"
+
+
+_NO_KERNELS = (
+    "Every pytest run registers rows: move the function to a module that imports no kernels, e.g."
+    " my_kernels_sglhw:register; a row names modules and checks as text."
+)
+
+
+def _frozen(value: Any) -> Any:
+    """Turn lists, which is what JSON makes of the tuples of a row, back into tuples."""
+    if isinstance(value, list):
+        return tuple(map(_frozen, value))
+    return {key: _frozen(item) for key, item in value.items()} if isinstance(value, dict) else value

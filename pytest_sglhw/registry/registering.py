@@ -1,0 +1,38 @@
+"""Call the function of an entry point, in the child process that :mod:`pytest_sglhw.registry.foreign` asks."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+from typing import Any
+
+from pytest_sglhw.errors import RegistryError
+from pytest_sglhw.record import as_dict
+from pytest_sglhw.registry.loading import as_registry_error, built_in
+from pytest_sglhw.registry.no_torch import without_torch
+
+_TABLES = ("platforms", "capabilities", "providers")
+
+
+def rows(origin: str, value: str) -> dict[str, Any]:
+    """Return the rows that an entry point adds to the built-in ones, by table; or ``refused``: why it may not."""
+    registry = built_in()
+    registry.origin = origin
+    before = {table: set(getattr(registry, table)) for table in _TABLES}
+    try:
+        with as_registry_error(f"{origin} ({value})"), without_torch():
+            EntryPoint("", value, "").load()(registry)
+    except RegistryError as error:
+        return {"refused": str(error)}
+    except KeyboardInterrupt:
+        return {"refused": f"{origin} ({value}) failed: KeyboardInterrupt"}
+    return {
+        table: [_plain(name, row) for name, row in getattr(registry, table).items() if name not in before[table]]
+        for table in _TABLES
+    }
+
+
+def _plain(name: str, row: Any) -> Any:
+    """The row of a platform or a capability as what it is built from; of a provider its name and target."""
+    if isinstance(row, tuple):
+        return name, row[0]
+    return {column: value for column, value in as_dict(row).items() if column != "origin"}
