@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_sglhw.conformance.failures import RejectedError
+from pytest_sglhw.conformance.kept import Kept
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import torch
 
@@ -47,14 +48,23 @@ class Bench:
         trial.case = case
         return trial
 
-    def run(self, trial: Trial, **variation: Any) -> dict[str, torch.Tensor]:
+    def run(
+        self, trial: Trial, *, style: Callable[[KernelFunction], KernelFunction] | None = None, **variation: Any
+    ) -> dict[str, torch.Tensor]:
         """Call the kernel once, wait, and return the image of every buffer and of every returned tensor.
 
         On a CPU the images are the live storage: compare them before the trial is restored or called again.
+
+        :param style: another way to make the call, see ``call_styles``.
+        :param variation: fields of the case that this call has otherwise.
+        :raises BrokenLawError: of law ``source``, where index tensors, tables or lists are not what they were.
         """
         arguments = trial.arguments(**variation)
-        returned = self.place.call(trial.call, self.function(), arguments)
+        kept = Kept(trial, arguments)
+        function = style(self.function()) if style else self.function()
+        returned = self.place.call(trial.call, function, arguments)
         self.calls += 1
+        kept.check("source")
         return {**images(trial), **returned}
 
     def reject(self, reason: str) -> NoReturn:

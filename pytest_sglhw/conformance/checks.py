@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_sglhw.conformance.failures import BrokenLawError, describe
 from pytest_sglhw.conformance.family import Law, Sequences
+from pytest_sglhw.conformance.kept import Kept
 from pytest_sglhw.conformance.tensors import same_bytes
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ ALWAYS: Mapping[str, str] = {
     "vacuous": "the kernel under test is called, writes, and returns no storage of the reference",
     "reference": "selected bytes equal the reference's",
     "untouched": "bytes outside the selection keep their value, guards included",
-    "source": "the source keeps its value",
+    "source": "the source keeps its value, as do index tensors, pointer tables and lists of the caller",
 }
 
 
@@ -118,12 +119,15 @@ def _words(way: Sequence[Mapping[str, Any]]) -> str:
 def check_errors(bench: Bench, trial: Trial) -> None:
     """Hold: every wrong input raises its documented error and touches nothing."""
     trial.restore()
+    valid = trial.arguments()
+    kept = Kept(trial, valid)
     for wrong in bench.kernel.workload.errors(trial):
         if wrong.needs and not bench.has(wrong.needs):
             continue
-        arguments = trial.arguments()
+        arguments = list(valid)
         wrong.change(arguments)
         _check_refused(wrong, _outcome(bench, trial, arguments))
+        kept.check("errors")
         for name, buffer in trial.buffers.items():
             if not same_bytes(buffer.image(), buffer.before):
                 lines = describe(trial, name, buffer.image(), buffer.before)
@@ -151,7 +155,8 @@ def _check_refused(wrong: ErrorInput, error: BaseException | None) -> None:
 LAWS: Mapping[str, Law] = {
     law.name: law
     for law in (
-        same_by("repeat", "the same call on the same bytes gives the same result"),
+        same_by("repeat", "the same call on the same bytes gives the same result, on several threads too"),
+        same_by("keywords", "a call by names, and one that leaves the launch to its defaults, give the same result"),
         same_by("quota", "the block quota and the number of warps change nothing"),
         same_by("split", "splitting an index set gives the same bytes"),
         Law("errors", "wrong inputs raise the documented class and text and touch nothing", check_errors),

@@ -156,6 +156,10 @@ class Workload(ABC):
     def build(self, cell: Cell, case: Any, place: Place) -> Trial:
         """Allocate and fill the buffers of a case on ``place``."""
 
+    def large(self, cell: Cell, rng: random.Random) -> Any | None:
+        """A case with far more items than drawn ones have; each cell runs one, as it costs as much as several."""
+        return None
+
     def needs(self, cell: Cell) -> tuple[str, ...]:
         """The provider's kernels without which this cell cannot run."""
         return (cell.kernel,)

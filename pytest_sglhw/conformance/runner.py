@@ -7,6 +7,7 @@ needs thousands of calls where an isolated kernel costs a process each; and it m
 from __future__ import annotations
 
 import itertools
+import random
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -113,6 +114,9 @@ class CellRun:
         for number, row in enumerate(covering.rows(kernel, self.effort.rows)[cell], self._seed):
             source = PinnedDraw(number, row)
             self._run_row(number, kernel.workload.draw(cell, source), source.chosen)
+        large = kernel.workload.large(cell, random.Random(self._seed))
+        if large is not None:
+            self._run_row(self._seed, large, {})
 
     def _run_row(self, number: int, case: Any, chosen: dict[str, Any]) -> None:
         """Hold one row to one law, the first in its turn that has something to say of it."""

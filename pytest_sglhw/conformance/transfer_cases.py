@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from random import Random
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_sglhw.conformance import index_patterns
@@ -13,14 +13,15 @@ from pytest_sglhw.conformance.strategies import choose_factors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from random import Random
 
     from pytest_sglhw.conformance.cells import Cell
     from pytest_sglhw.conformance.family import Draw, Workload
 
 #: Few, mostly primes; and as many as large models have.
 LAYERS = (1, 2, 3, 5, 7, 13, 61)
-HEADS = (1, 2, 3, 4, 8)
-ROW_BYTES = (8, 16, 24, 72, 80, 128, 576, 656, 1152, 2048, 4104)
+HEADS = (1, 2, 3, 4, 6, 8, 16)
+ROW_BYTES = (8, 16, 24, 72, 80, 128, 512, 576, 656, 1024, 1152, 2048, 3072, 4104, 8192, 16384)
 #: Rows that no 8-byte word divides, for copies that have no such rule.
 ODD_ROW_BYTES = (4, 12, 36, 148)
 PARTS = (("K", "V"), ("KV",))
@@ -70,6 +71,29 @@ class TransferFacts(NamedTuple):
         return index_patterns.RUNS if self.direct else index_patterns.TOKENS
 
 
+@lru_cache(maxsize=64)
+def parameters(facts: TransferFacts, parts: int) -> tuple[str, ...]:
+    """The names of a kernel's parameters in the released signature, in their order.
+
+    :param parts: pools that one call moves: 2 for K and V.
+    """
+    sides = (("src", facts.source), ("dst", facts.destination))
+    indices = ("src_indices", "dst_indices")
+    layer = ("layer_id",) if facts.source != "layer_first" else ()
+    if facts.direct:
+        lists = "ptrs" if facts.by_page else "layers"
+        return (f"src_{lists}", f"dst_{lists}", *indices, *layer, "page_size")
+    pools = [
+        f"{side}{part}{'_layers' if facts.all_layers and layout == 'layer_first' else ''}"
+        for part in (("_k", "_v") if parts == 2 else ("",))
+        for side, layout in sides
+    ]
+    dims = [f"{side}_layout_dim" for side, layout in sides if layout != "layer_first"]
+    layers = ("num_layers",) if facts.all_layers else ()
+    paged = ("page_size", "head_num") if facts.host_layout == "page_head" else ()
+    return (*pools, *indices, *layer, "item_size", *dims, *layers, *paged, "block_quota", "num_warps_per_block")
+
+
 @dataclass(frozen=True)
 class TransferCase:
     """One example of a transfer, complete: ``build`` makes the same bytes of it every time."""
@@ -99,6 +123,10 @@ class TransferCase:
     index_stride: int
     """1, or more: the index tensors are views of larger ones, with other slots of the same side in between."""
     seed: int
+    more_layers: int = 0
+    """Layers that the pool of a call that moves all layers has beyond those of the table."""
+    flat: bool = False
+    """Pools given as flat tensors, so that nothing but the numbers of the call tells their layout."""
 
 
 def factors(facts: TransferFacts) -> dict[str, Sequence[Any]]:
@@ -164,38 +192,8 @@ def draw_case(workload: Workload, facts: TransferFacts, cell: Cell, draw: Draw) 
         destination_indices=tuple(writes),
         index_stride=rng.choice((1, 1, 1, 2)),
         seed=rng.randrange(1 << 30),
-    )
-
-
-def bulk_case(facts: TransferFacts, cell: Cell, direction: str, quota: int, nbytes: int) -> TransferCase:
-    """A case that moves about ``nbytes``: 4 layers, 8 heads of 128 bytes, every page of both pools in some order."""
-    layers, heads, head_bytes, parts = 4, 8, 128, facts.parts[0]
-    span = layers if facts.all_layers else 1
-    pages = max(1, nbytes // (len(parts) * span * heads * head_bytes * cell.page_size))
-    rng = Random(pages)
-    reads, writes = (index_patterns.of_pages(rng.sample(range(pages), pages), cell.page_size) for _ in range(2))
-    return TransferCase(
-        layers=layers,
-        layer_id=0 if facts.all_layers else 1,
-        span=span,
-        heads=heads,
-        head_bytes=head_bytes,
-        v_head_bytes=head_bytes,
-        parts=parts,
-        direction=direction,
-        source_tokens=pages * cell.page_size,
-        destination_tokens=pages * cell.page_size,
-        source_base=0,
-        destination_base=0,
-        rotation=0,
-        gap_heads=0,
-        index_stride=1,
-        quota=quota,
-        warps=32,
-        pattern="pages",
-        source_indices=tuple(reads),
-        destination_indices=tuple(writes),
-        seed=0,
+        more_layers=rng.choice((0, 0, 1, 3)) if facts.all_layers and facts.destination != "layer_first" else 0,
+        flat=not facts.direct and rng.random() < 0.25,
     )
 
 
@@ -252,7 +250,7 @@ def _simpler_values(facts: TransferFacts, cell: Cell, case: TransferCase) -> Ite
     yield {"source_base": 0, "destination_base": 0}
     for name in ("source_base", "destination_base", "rotation", "gap_heads", "seed"):
         yield {name: 0}
-    yield {"index_stride": 1}
+    yield from ({"index_stride": 1}, {"more_layers": 0}, {"flat": False})
     yield {"v_head_bytes": case.head_bytes}
     yield from ({"quota": 1, "warps": 1}, {"quota": 1}, {"warps": 1})
     for heads in range(1, case.heads):

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_sglhw.conformance.call_styles import ByName, OnThreads
 from pytest_sglhw.conformance.family import Trial
 from pytest_sglhw.conformance.layouts import Extents, is_paged, position, shape, strides
 from pytest_sglhw.conformance.pools import Buffer, Windows
 from pytest_sglhw.conformance.reference import LogicalView, transfer
 from pytest_sglhw.conformance.tensors import long_tensor, table_of
+from pytest_sglhw.conformance.transfer_cases import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -118,7 +120,8 @@ class TransferTrial(Trial):
         tokens, base = getattr(case, f"{side}_tokens"), getattr(case, f"{side}_base")
         for part in case.parts:
             head_bytes = case.v_head_bytes if part == "V" else case.head_bytes
-            extents = Extents(case.layers, tokens, case.heads, head_bytes, self.cell.page_size)
+            layers = case.layers + (case.more_layers if layout != "layer_first" else 0)
+            extents = Extents(layers, tokens, case.heads, head_bytes, self.cell.page_size)
             shape = (extents, base, case.rotation, case.gap_heads)
             yield part, Pool(self.place, windows, where, layout, *shape, self._kind)
 
@@ -130,6 +133,10 @@ class TransferTrial(Trial):
         if self.facts.direct:
             return [*self._lists(case), *indices, *self._direct_numbers(case)]
         return [*self._operands(case), *indices, *self._numbers(case)]
+
+    def names(self) -> tuple[str, ...]:
+        """The names of the arguments in the released signature, in their order."""
+        return parameters(self.facts, len(self.case.parts))
 
     def _index(self, slots: Sequence[int], between: Sequence[int], stride: int) -> torch.Tensor:
         """An index tensor, as a view of a larger one where ``stride`` is above 1: ``between`` stands between the slots.
@@ -143,12 +150,12 @@ class TransferTrial(Trial):
     def _operands(self, case: TransferCase) -> Iterator[torch.Tensor]:
         for part in case.parts:
             for pool in (self.sources[part], self.destinations[part]):
-                if pool.layout != "layer_first":
-                    yield pool.whole(self.dtype)
-                elif self.facts.all_layers:
+                if pool.layout == "layer_first" and self.facts.all_layers:
                     yield self.place.put(pool.table())
-                else:
-                    yield pool.layer(case.layer_id, self.dtype)
+                    continue
+                whole = pool.layout != "layer_first"
+                operand = pool.whole(self.dtype) if whole else pool.layer(case.layer_id, self.dtype)
+                yield operand.view(-1) if case.flat else operand
 
     def _numbers(self, case: TransferCase) -> Iterator[int]:
         row = case.heads * case.head_bytes
@@ -157,7 +164,8 @@ class TransferTrial(Trial):
             yield case.layer_id
         yield row
         if facts.host_layout != "layer_first":
-            yield row * case.layers
+            pools = self.sources if facts.source != "layer_first" else self.destinations
+            yield row * pools[case.parts[0]].extents.layers
         if facts.all_layers:
             yield case.layers
         if facts.host_layout == "page_head":
@@ -215,6 +223,12 @@ class TransferTrial(Trial):
         """Other ways to the same bytes."""
         if law == "repeat":
             yield [{}]
+            if self.place.is_cpu:
+                yield [{"style": OnThreads(2)}]
+        elif law == "keywords":
+            yield [{"style": ByName(self.names())}]
+            if not self.facts.direct:
+                yield [{"style": ByName(self.names(), defaults=2)}]
         elif law == "quota" and not self.facts.direct:
             yield from ([{"quota": quota, "warps": warps}] for quota, warps in ((1, 1), (5, 3), (64, 32)))
         elif law == "split" and self.case.source_indices:

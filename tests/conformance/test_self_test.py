@@ -27,8 +27,9 @@ def _id(mutant):
 
 @pytest.fixture(autouse=True)
 def _same_threads():
-    """Give the threads back that the self-test takes."""
+    """Run on one thread, as the self-test does, and give back those that it takes."""
     before = torch.get_num_threads()
+    torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
 

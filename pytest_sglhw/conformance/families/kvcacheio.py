@@ -10,11 +10,11 @@ import torch
 from pytest_sglhw.conformance.checks import LAWS
 from pytest_sglhw.conformance.failures import BrokenLawError
 from pytest_sglhw.conformance.family import Bulk, ErrorInput, Kernel, Law, Workload
+from pytest_sglhw.conformance.transfer_bulk import bulk_case, many_tokens
 from pytest_sglhw.conformance.transfer_cases import (
     PARTS,
     TransferCase,
     TransferFacts,
-    bulk_case,
     draw_case,
     factors,
     feasible,
@@ -25,6 +25,7 @@ from pytest_sglhw.conformance.virtual import ADDRESSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from random import Random
 
     from pytest_sglhw.conformance.bench import Bench
     from pytest_sglhw.conformance.cells import Cell
@@ -49,6 +50,10 @@ class TransferWorkload(Workload):
     def draw(self, cell: Cell, draw: Draw) -> TransferCase:
         """Draw a case."""
         return draw_case(self, self.facts, cell, draw)
+
+    def large(self, cell: Cell, rng: Random) -> TransferCase:
+        """A case of over 1000 tokens and 64 pages."""
+        return many_tokens(self.facts, cell, rng)
 
     def build(self, cell: Cell, case: TransferCase, place: Place) -> TransferTrial:
         """Build pools and arguments."""
@@ -89,14 +94,13 @@ def kernel_errors(trial: TransferTrial) -> Iterator[ErrorInput]:
     """What the kernels over addresses refuse; they all do so with ``RuntimeError``."""
     facts, at = trial.facts, 2 * len(trial.case.parts)
     row = at + (3 if not facts.all_layers and facts.source != "layer_first" else 2)
+    yield from _length_errors(at)
     for side, position in (("source", at), ("destination", at + 1)):
         words = f"{side.capitalize()} indices must be of type long"
         yield ErrorInput(f"{side} indices of type int32", _changed(position, torch.Tensor.int), RuntimeError, words)
         if not trial.place.is_cpu:
             words = f"{side.capitalize()} indices must be a CUDA tensor"
             yield ErrorInput(f"{side} indices on the CPU", _changed(position, torch.Tensor.cpu), RuntimeError, words)
-    words = "Source and destination indices must have the same length"
-    yield ErrorInput("one destination index too many", _changed(at + 1, _one_more), RuntimeError, words)
     words = "Item byte size must be divisible by 8"
     yield ErrorInput("an item size of 4 bytes more", _changed(row, lambda size: size + 4), RuntimeError, words)
     if facts.all_layers:
@@ -104,6 +108,13 @@ def kernel_errors(trial: TransferTrial) -> Iterator[ErrorInput]:
     if not trial.place.is_cpu and any(argument.is_cpu for argument in trial.arguments()[:at]):
         words, needs = "invalid argument", "get_device_accessible_ptr"  # releases without it use the address unseen
         yield ErrorInput("a host pool that is not pinned", _unpin, RuntimeError, words, needs)
+
+
+def _length_errors(position: int) -> Iterator[ErrorInput]:
+    """One index too many on either side; the index tensors stand at ``position`` and behind it."""
+    words = "Source and destination indices must have the same length"
+    for at, side in enumerate(("source", "destination"), position):
+        yield ErrorInput(f"one {side} index too many", _changed(at, _one_more), RuntimeError, words)
 
 
 def _unpin(arguments: list[Any]) -> None:
@@ -115,24 +126,32 @@ def _table_errors(trial: TransferTrial, num_layers: int) -> Iterator[ErrorInput]
     kind = "source k tensor" if len(trial.case.parts) == 2 else "source tensor"
     words = f"Number of layers in {kind} does not match num_layers"
     yield ErrorInput("one layer more than the table has", _changed(num_layers, lambda n: n + 1), RuntimeError, words)
+    yield ErrorInput("one layer less than the table has", _changed(num_layers, lambda n: n - 1), RuntimeError, words)
     words = "expected scalar type UInt64"
-    yield ErrorInput("a pointer table of type int64", _changed(0, lambda t: t.to(torch.int64)), RuntimeError, words)
+    layouts = (trial.facts.source, trial.facts.destination)
+    for at, name in enumerate(trial.names()[: 2 * len(trial.case.parts)]):
+        if layouts[at % 2] == "layer_first":
+            wrong = _changed(at, lambda table: table.view(torch.int64))
+            yield ErrorInput(f"{name}, a pointer table, of type int64", wrong, RuntimeError, words)
 
 
 def direct_errors(trial: TransferTrial) -> Iterator[ErrorInput]:
     """What the kernels over lists of tensors refuse; they all do so with ``RuntimeError``."""
     if trial.facts.host_layout == "layer_first":
         words = "Source and destination layers must have the same number of layers"
-        more = _changed(0, lambda layers: [*layers, layers[0]])  # one less could leave no tensor to dispatch on
-        yield ErrorInput("one source layer too many", more, RuntimeError, words)
-    words = "Source and destination indices must have the same length"
-    yield ErrorInput("one destination index too many", _changed(3, _one_more), RuntimeError, words)
+        for at, side in enumerate(("source", "destination")):
+            more = _changed(at, lambda layers: [*layers, layers[0]])  # one less could leave no tensor to dispatch on
+            yield ErrorInput(f"one {side} layer too many", more, RuntimeError, words)
+    yield from _length_errors(2)
     for size in (0, -1):
         yield ErrorInput(f"a page size of {size}", _set(-1, size), RuntimeError, "Page size must be positive")
     count = len(trial.case.source_indices)
     if count:
         words = "Source indices size must be divisible by page size"
         yield ErrorInput("a page size above the number of indices", _set(-1, count + 1), RuntimeError, words)
+    if count > 2:  # no number divides the one above it, but 1
+        words = "Source indices size must be divisible by page size"
+        yield ErrorInput("a page size of one index less", _set(-1, count - 1), RuntimeError, words)
     for side, position in (("source", 2), ("destination", 3)):
         wrong = _changed(position, torch.Tensor.int)
         yield ErrorInput(
@@ -219,7 +238,7 @@ FACTS: Mapping[str, TransferFacts] = {
 
 
 def _laws(facts: TransferFacts) -> tuple[Law, ...]:
-    names = ("repeat", "split", "errors") if facts.direct else ("repeat", "quota", "split", "errors")
+    names = ("repeat", "keywords", *(() if facts.direct else ("quota",)), "split", "errors")
     return (*(LAWS[name] for name in names), ROUND_TRIP, ADDRESSES)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_sglhw.conformance.mutants import direct, launched, refusals, sequences, slots
+from pytest_sglhw.conformance.mutants import direct, launched, reach, refusals, sequences, slots
 
 if TYPE_CHECKING:
     from pytest_sglhw.conformance.mutants.planting import Mutant
@@ -13,6 +13,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *launched.MUTANTS,
     *direct.MUTANTS,
     *refusals.MUTANTS,
+    *reach.MUTANTS,
     *slots.MUTANTS,
     *sequences.MUTANTS,
 )

@@ -226,7 +226,7 @@ MUTANTS = (
     Mutant(
         "same call dropped",
         LOAD + STORE,
-        ("repeat",),
+        ("repeat", "keywords"),
         "LMCache: a transfer that was made is not made again",
         remembering(_seen),
     ),

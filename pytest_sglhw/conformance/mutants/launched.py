@@ -38,7 +38,7 @@ MISPLACED = ("reference", "untouched")
 #: Bytes that did not come: where they are all that an example moves, nothing was written.
 LOST = ("reference", "vacuous")
 #: Where a fault depends on the indices or the launch of a call, another call than the first may be what shows it.
-BY_CALL = ("quota", "split", "round_trip")
+BY_CALL = ("quota", "keywords", "split", "round_trip")
 ANYWHERE = (*MISPLACED, "vacuous", "IndexError", *BY_CALL)
 
 
@@ -167,11 +167,7 @@ MUTANTS = (
         EVERY,
         LOST + BY_CALL,
         "the number of items is divided by the warps, rounding down",
-        items(
-            lambda indices, given: indices[
-                : len(indices) // given["num_warps_per_block"] * given["num_warps_per_block"]
-            ]
-        ),
+        items(lambda indices, given: indices[: len(indices) // faults.warps(given) * faults.warps(given)]),
     ),
     Mutant(
         "strided indices read as packed",

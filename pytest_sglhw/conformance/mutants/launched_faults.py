@@ -158,8 +158,13 @@ def nothing(kernel: KernelFunction, given: Given) -> None:  # noqa: ARG001 - tha
     return
 
 
+def warps(given: Given) -> int:
+    """The warps of a block: the default where a call names none, as for the blocks."""
+    return int(given.get("num_warps_per_block", 32))
+
+
 def launch(given: Given) -> int:
-    return int(given["block_quota"] * given["num_warps_per_block"])
+    return int(given.get("block_quota") or 2) * warps(given)
 
 
 def all_but_last_if(is_lost: Callable[[Given], bool]) -> Callable[[], Fault]:

@@ -202,8 +202,8 @@ def as_32_bits(number: int, signed: bool) -> int:
     return low - (1 << 32) if signed and low >> 31 else low
 
 
-def wrapped_offsets(signed: bool) -> Callable[[], Fault]:
-    """Move rows of two layer-first pools by offsets of 32 bits."""
+def wrapped_offsets(signed: bool, word: int = 1) -> Callable[[], Fault]:
+    """Move rows of two layer-first pools by offsets of 32 bits, which count words of so many bytes."""
 
     def fault(kernel: KernelFunction, given: Given) -> None:  # noqa: ARG001 - it does without the right one
         size = given["item_size"]
@@ -211,7 +211,7 @@ def wrapped_offsets(signed: bool) -> Callable[[], Fault]:
         for source, destination in sides(given):
             reads, writes = given[source].data_ptr(), given[destination].data_ptr()
             for start, end in pairs:
-                offsets = (as_32_bits(token * size, signed) for token in (end, start))
+                offsets = (as_32_bits(token * size // word, signed) * word for token in (end, start))
                 ctypes.memmove(writes + next(offsets), reads + next(offsets), size)
 
     return lambda: fault
