@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -145,8 +146,8 @@ FAULTS = [
     ("transfer_kv_all_layer_lf_pf", indices_crossed, {"reference", "IndexError", "untouched"}, ""),
     ("transfer_kv_all_layer", last_layer_left_out, {"reference", "vacuous"}, ""),
     ("transfer_kv_per_layer_mla", tail_left_out, {"reference"}, "KV destination: first wrong byte at layer"),
-    ("transfer_kv_per_layer", beyond_launch_left_out, {"reference"}, "this place before the call"),
-    ("transfer_kv_per_layer_ph_lf", first_page_size_fixed, {"reference"}, "K source"),
+    ("transfer_kv_per_layer", beyond_launch_left_out, {"reference", "quota"}, "this place before the call"),
+    ("transfer_kv_per_layer_ph_lf", first_page_size_fixed, {"reference", "IndexError"}, ""),
     ("transfer_kv_all_layer_mla", writes_nothing, {"vacuous"}, "the kernel wrote nothing at all"),
     ("transfer_kv_per_layer", empty_copies_row_0, {"untouched"}, "token 0"),
     ("transfer_kv_per_layer", source_cleared, {"source"}, "K source"),
@@ -162,7 +163,14 @@ FAULTS = [
 def _caught(name, fault):
     """Run the cells of a kernel until one fails."""
     kernel = all_kernels()[name]
-    wrapped = SimpleNamespace(**{**RIGHT, name: lambda *args: fault(RIGHT[name], *args)})
+    signature = inspect.signature(RIGHT[name])
+
+    def faulty(*args, **keywords):
+        given = signature.bind(*args, **keywords)
+        given.apply_defaults()
+        return fault(RIGHT[name], *given.args)
+
+    wrapped = SimpleNamespace(**{**RIGHT, name: faulty})
     for cell in kernel.cells():
         if cell.dtype in {"bfloat16", "uint8"} and cell.page_size in {3, 4, 16}:
             try:
