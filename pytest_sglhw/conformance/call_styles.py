@@ -5,12 +5,15 @@ Each wraps a kernel into a function of the same positional arguments, and reads 
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 if TYPE_CHECKING:
     from pytest_sglhw.conformance.family import KernelFunction
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class ByName(NamedTuple):
@@ -24,7 +27,21 @@ class ByName(NamedTuple):
     def __call__(self, function: KernelFunction) -> KernelFunction:
         """Wrap a kernel."""
         names = self.names[: len(self.names) - self.defaults]
+        if not self._is_possible(function):
+            return function
         return lambda *values: function(**dict(zip(names, values, strict=False)))
+
+    def _is_possible(self, function: KernelFunction) -> bool:
+        """Whether the signature has the names, and defaults: a provider may name its parameters in its own way."""
+        try:
+            parameters = inspect.signature(function).parameters
+        except (TypeError, ValueError):  # a function in C need not say
+            return False
+        by_name = [name for name, each in parameters.items() if each.kind in _BY_NAME]
+        left_out = self.names[len(self.names) - self.defaults :]
+        return set(self.names) <= set(by_name) and all(
+            parameters[name].default is not inspect.Parameter.empty for name in left_out
+        )
 
     def __repr__(self) -> str:
         left_out = self.names[len(self.names) - self.defaults :]

@@ -123,10 +123,6 @@ class TransferCase:
     index_stride: int
     """1, or more: the index tensors are views of larger ones, with other slots of the same side in between."""
     seed: int
-    more_layers: int = 0
-    """Layers that the pool of a call that moves all layers has beyond those of the table."""
-    flat: bool = False
-    """Pools given as flat tensors, so that nothing but the numbers of the call tells their layout."""
 
 
 def factors(facts: TransferFacts) -> dict[str, Sequence[Any]]:
@@ -192,8 +188,6 @@ def draw_case(workload: Workload, facts: TransferFacts, cell: Cell, draw: Draw) 
         destination_indices=tuple(writes),
         index_stride=rng.choice((1, 1, 1, 2)),
         seed=rng.randrange(1 << 30),
-        more_layers=rng.choice((0, 0, 1, 3)) if facts.all_layers and facts.destination != "layer_first" else 0,
-        flat=not facts.direct and rng.random() < 0.25,
     )
 
 
@@ -250,7 +244,7 @@ def _simpler_values(facts: TransferFacts, cell: Cell, case: TransferCase) -> Ite
     yield {"source_base": 0, "destination_base": 0}
     for name in ("source_base", "destination_base", "rotation", "gap_heads", "seed"):
         yield {name: 0}
-    yield from ({"index_stride": 1}, {"more_layers": 0}, {"flat": False})
+    yield {"index_stride": 1}
     yield {"v_head_bytes": case.head_bytes}
     yield from ({"quota": 1, "warps": 1}, {"quota": 1}, {"warps": 1})
     for heads in range(1, case.heads):

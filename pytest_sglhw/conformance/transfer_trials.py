@@ -120,8 +120,7 @@ class TransferTrial(Trial):
         tokens, base = getattr(case, f"{side}_tokens"), getattr(case, f"{side}_base")
         for part in case.parts:
             head_bytes = case.v_head_bytes if part == "V" else case.head_bytes
-            layers = case.layers + (case.more_layers if layout != "layer_first" else 0)
-            extents = Extents(layers, tokens, case.heads, head_bytes, self.cell.page_size)
+            extents = Extents(case.layers, tokens, case.heads, head_bytes, self.cell.page_size)
             shape = (extents, base, case.rotation, case.gap_heads)
             yield part, Pool(self.place, windows, where, layout, *shape, self._kind)
 
@@ -150,12 +149,12 @@ class TransferTrial(Trial):
     def _operands(self, case: TransferCase) -> Iterator[torch.Tensor]:
         for part in case.parts:
             for pool in (self.sources[part], self.destinations[part]):
-                if pool.layout == "layer_first" and self.facts.all_layers:
+                if pool.layout != "layer_first":
+                    yield pool.whole(self.dtype)
+                elif self.facts.all_layers:
                     yield self.place.put(pool.table())
-                    continue
-                whole = pool.layout != "layer_first"
-                operand = pool.whole(self.dtype) if whole else pool.layer(case.layer_id, self.dtype)
-                yield operand.view(-1) if case.flat else operand
+                else:
+                    yield pool.layer(case.layer_id, self.dtype)
 
     def _numbers(self, case: TransferCase) -> Iterator[int]:
         row = case.heads * case.head_bytes
@@ -164,8 +163,7 @@ class TransferTrial(Trial):
             yield case.layer_id
         yield row
         if facts.host_layout != "layer_first":
-            pools = self.sources if facts.source != "layer_first" else self.destinations
-            yield row * pools[case.parts[0]].extents.layers
+            yield row * case.layers
         if facts.all_layers:
             yield case.layers
         if facts.host_layout == "page_head":

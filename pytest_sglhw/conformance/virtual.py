@@ -144,7 +144,6 @@ def _wide(trial: TransferTrial, wraps: Sequence[int]) -> TransferCase:
         rotation=min(trial.case.rotation, _LAYERS),
         v_head_bytes=trial.case.head_bytes,
         gap_heads=0,
-        more_layers=0,
         pattern="ends",
     )
     sides = []

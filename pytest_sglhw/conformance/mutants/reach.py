@@ -15,10 +15,7 @@ from pytest_sglhw.conformance.mutants.launched import (
     HEADS,
     LAYER,
     LOST,
-    MISPLACED,
     PAGES,
-    STORE_HEADS,
-    STORE_PAGES,
     TABLES,
 )
 from pytest_sglhw.conformance.mutants.planting import (
@@ -26,7 +23,6 @@ from pytest_sglhw.conformance.mutants.planting import (
     Mutant,
     after,
     by_address,
-    changing,
     is_regular,
     items,
     wrapped_offsets,
@@ -39,7 +35,6 @@ if TYPE_CHECKING:
     from pytest_sglhw.conformance.mutants.planting import Fault
 
 ROWS = LAYER + TABLES + PAGES
-REFUSED_OR_MISPLACED = (*MISPLACED, "vacuous", "RuntimeError", "IndexError")
 
 
 def _skipped_if(is_skipped: Callable[[Given], bool]) -> Callable[[], Fault]:
@@ -80,17 +75,6 @@ def _rest_of_a_page_dropped(kernel: KernelFunction, given: Given) -> None:
 def _first(tokens: int) -> Callable[[], Fault]:
     """Move the whole pages among so many first tokens."""
     return items(lambda indices, given: indices[: tokens // given.get("page_size", 1) * given.get("page_size", 1)])
-
-
-def _row(given: Given) -> int:
-    name = next(iter(given))
-    return int(given[name][0].numel() * given[name].itemsize)
-
-
-def _layout_of_shape(kernel: KernelFunction, given: Given) -> None:
-    name = next(name for name in given if name.endswith("layout_dim"))
-    pool = next(value for key, value in given.items() if key.startswith(name[:3]))
-    kernel(**{**given, name: pool[0].numel() * pool.itemsize})
 
 
 MUTANTS = (
@@ -178,28 +162,6 @@ MUTANTS = (
         LOST,
         "a fixed number of passes over a row",
         by_address(width=lambda size: min(size, 8192)),
-    ),
-    # --- numbers of the call against shapes of tensors ---
-    Mutant(
-        "layout size of the layers moved",
-        STORE_PAGES + STORE_HEADS,
-        MISPLACED,
-        "the pool has more layers than the table",
-        changing(dst_layout_dim=lambda given: given["num_layers"] * given["item_size"]),
-    ),
-    Mutant(
-        "layout size of the shape",
-        PAGES,
-        REFUSED_OR_MISPLACED,
-        "the number that the caller gives is not read",
-        lambda: _layout_of_shape,
-    ),
-    Mutant(
-        "row size of the shape",
-        LAYER,
-        REFUSED_OR_MISPLACED,
-        "the number that the caller gives is not read",
-        changing(item_size=_row),
     ),
     # --- other ways to call ---
     Mutant(
