@@ -9,10 +9,11 @@ from pytest_sglhw.conformance.failures import RejectedError
 from pytest_sglhw.conformance.kept import Kept
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     import torch
 
+    from pytest_sglhw.conformance.call_styles import CallStyle
     from pytest_sglhw.conformance.cells import Cell
     from pytest_sglhw.conformance.devices import Place
     from pytest_sglhw.conformance.family import Kernel, KernelFunction, Trial
@@ -48,19 +49,17 @@ class Bench:
         trial.case = case
         return trial
 
-    def run(
-        self, trial: Trial, *, style: Callable[[KernelFunction], KernelFunction] | None = None, **variation: Any
-    ) -> dict[str, torch.Tensor]:
+    def run(self, trial: Trial, *, style: CallStyle | None = None, **variation: Any) -> dict[str, torch.Tensor]:
         """Call the kernel once, wait, and return the image of every buffer and of every returned tensor.
 
         On a CPU the images are the live storage: compare them before the trial is restored or called again.
 
-        :param style: another way to make the call, see ``call_styles``.
+        :param style: another way to make the call.
         :param variation: fields of the case that this call has otherwise.
         :raises BrokenLawError: of law ``source``, where index tensors, tables or lists are not what they were.
         """
         arguments = trial.arguments(**variation)
-        kept = Kept(trial, arguments)
+        kept = Kept(trial.kept(arguments))
         function = style(self.function()) if style else self.function()
         returned = self.place.call(trial.call, function, arguments)
         self.calls += 1

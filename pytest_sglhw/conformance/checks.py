@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_sglhw.conformance.bench import Bench
-    from pytest_sglhw.conformance.family import ErrorInput, Kernel, Trial
+    from pytest_sglhw.conformance.family import ErrorInput, Kernel, KernelFunction, Trial
 
 #: Laws that every example is held to.
 ALWAYS: Mapping[str, str] = {
@@ -98,16 +98,27 @@ def check_same(law: str, what: str, trial: Trial, got: Mapping[str, torch.Tensor
 
 
 def same_by(name: str, summary: str) -> Law:
-    """Make the law that every other way of ``Trial.ways(name)`` gives the bytes of the first call."""
+    """Make the law that every other way of ``Trial.ways(name)`` gives the bytes of the first call.
+
+    An example is rejected where there are other ways, and none of them is open with the kernel at hand.
+    """
 
     def check(bench: Bench, trial: Trial) -> None:
-        for way in trial.ways(name):
+        ways = list(trial.ways(name))
+        possible = [way for way in ways if _is_possible(way, bench.function())]
+        if ways and not possible:
+            bench.reject(f"{name}: the kernel's signature does not say that it takes the released names and defaults")
+        for way in possible:
             trial.restore()
             for variation in way:
                 got = bench.run(trial, **variation)
             check_same(name, f"the call with {_words(way)}", trial, got)
 
     return Law(name, summary, check)
+
+
+def _is_possible(way: Sequence[Mapping[str, Any]], function: KernelFunction) -> bool:
+    return all(call["style"].fits(function) for call in way if "style" in call)
 
 
 def _words(way: Sequence[Mapping[str, Any]]) -> str:
@@ -120,7 +131,7 @@ def check_errors(bench: Bench, trial: Trial) -> None:
     """Hold: every wrong input raises its documented error and touches nothing."""
     trial.restore()
     valid = trial.arguments()
-    kept = Kept(trial, valid)
+    kept = Kept(trial.kept(valid))
     for wrong in bench.kernel.workload.errors(trial):
         if wrong.needs and not bench.has(wrong.needs):
             continue

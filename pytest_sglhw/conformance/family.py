@@ -113,6 +113,13 @@ class Trial(ABC):
         function(*arguments)
         return {}
 
+    def kept(self, arguments: Sequence[Any]) -> Mapping[str, Any]:
+        """What of the arguments no kernel may change, by name: the caller's index tensors, pointer tables and lists.
+
+        A family whose kernels write into such arguments, or of which the contract does not say, leaves them out.
+        """
+        return {}
+
     def locate(self, buffer: str, byte: int) -> str:
         """Say in the field's words what stands at ``byte`` of a buffer's image: ``layer 2, page 1, token 5, ...``."""
         return f"byte {byte}"

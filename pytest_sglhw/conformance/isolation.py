@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 #: Seconds that the child may take to start, and each example after that.
 START_SECONDS = EXAMPLE_SECONDS = 120.0
 
-_PRELOAD = ["torch", "pytest_sglhw.conformance.isolation", "pytest_sglhw.conformance.runner"]
+_PRELOAD = [
+    "torch",
+    "pytest_sglhw.conformance.isolation",
+    "pytest_sglhw.conformance.runner",
+    "pytest_sglhw.conformance.warm",
+]
 
 
 class KernelCrashError(Exception):

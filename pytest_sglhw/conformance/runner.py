@@ -217,7 +217,8 @@ class CellRun:
         self.tally.examples += 1
         name = law.name if law else "reference"
         self.tally.laws[name] = self.tally.laws.get(name, 0) + 1
-        self.tally.levels.add(tuple(sorted(chosen.items())))
+        if chosen:
+            self.tally.levels.add(tuple(sorted(chosen.items())))
 
     def _broken(self, law: Law | None, case: Any) -> BaseException | None:
         return _error_of(lambda: examine(self.bench, law, case))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_sglhw.conformance.call_styles import ByName, OnThreads
+from pytest_sglhw.conformance.call_styles import OnThreads, Written
 from pytest_sglhw.conformance.family import Trial
 from pytest_sglhw.conformance.layouts import Extents, is_paged, position, shape, strides
 from pytest_sglhw.conformance.pools import Buffer, Windows
@@ -16,7 +16,7 @@ from pytest_sglhw.conformance.tensors import long_tensor, table_of
 from pytest_sglhw.conformance.transfer_cases import parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from pytest_sglhw.conformance.cells import Cell
     from pytest_sglhw.conformance.devices import Place
@@ -89,6 +89,10 @@ def _rank(layers: int, rotation: int) -> tuple[int, ...]:
     return tuple((rotation - layer) % layers if rotation else layer for layer in range(layers))
 
 
+def _lies_in(value: object, storages: Container[int]) -> bool:
+    return isinstance(value, torch.Tensor) and value.untyped_storage().data_ptr() in storages
+
+
 class TransferTrial(Trial):
     """One transfer: pools, arguments, reference."""
 
@@ -136,6 +140,12 @@ class TransferTrial(Trial):
     def names(self) -> tuple[str, ...]:
         """The names of the arguments in the released signature, in their order."""
         return parameters(self.facts, len(self.case.parts))
+
+    def kept(self, arguments: Sequence[Any]) -> dict[str, Any]:
+        """All but the pools, whose buffers are compared."""
+        pools = {buffer.storage.untyped_storage().data_ptr() for buffer in self.buffers.values()}
+        given = zip(self.names(), arguments, strict=True)
+        return {name: value for name, value in given if not _lies_in(value, pools)}
 
     def _index(self, slots: Sequence[int], between: Sequence[int], stride: int) -> torch.Tensor:
         """An index tensor, as a view of a larger one where ``stride`` is above 1: ``between`` stands between the slots.
@@ -224,9 +234,9 @@ class TransferTrial(Trial):
             if self.place.is_cpu:
                 yield [{"style": OnThreads(2)}]
         elif law == "keywords":
-            yield [{"style": ByName(self.names())}]
+            yield [{"style": Written(self.names())}]
             if not self.facts.direct:
-                yield [{"style": ByName(self.names(), defaults=2)}]
+                yield from ([{"style": Written(self.names(), by_name, left_out=2)}] for by_name in (True, False))
         elif law == "quota" and not self.facts.direct:
             yield from ([{"quota": quota, "warps": warps}] for quota, warps in ((1, 1), (5, 3), (64, 32)))
         elif law == "split" and self.case.source_indices:

@@ -22,7 +22,7 @@ def test_an_item_is_named_by_kernel_layout_dtype_and_page_size(conformance):
 
     assert result.returncode == 0, result.stdout + result.stderr
     assert "test_transfer[transfer_kv_all_layer_lf_pf-page_first-bfloat16-p3] PASSED" in result.stdout
-    assert "1 cells (1 passed), 5 examples" in result.stdout
+    assert "1 cells (1 passed), 7 examples" in result.stdout
     assert "transfer matrix, profile quick, seed 7 =" in result.stdout
 
 
