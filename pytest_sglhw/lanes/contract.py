@@ -145,17 +145,17 @@ class Results:
 
     def findings(self) -> list[Finding]:
         """Compare promise and results: the breaches first, then what a maintainer should see."""
-        found = [*_contradictions(self._lane, self.contradictions()), *self._minima()]
+        found = [*_contradictions(self._lane, self.contradictions()), *_not_run(self._of("not_run")), *self._minima()]
         return [*found, *_files_without_tests(self._files), *_skips_of_others(self._of_others())]
 
-    def _skips(self) -> list[TestResult]:
-        return [result for result in self._tests.values() if result.outcome == "skipped"]
+    def _of(self, outcome: str) -> list[TestResult]:
+        return [result for result in self._tests.values() if result.outcome == outcome]
 
     def _ours(self) -> list[TestResult]:
-        return [result for result in self._skips() if result.facts.get("reason_code")]
+        return [result for result in self._of("skipped") if result.facts.get("reason_code")]
 
     def _of_others(self) -> list[TestResult]:
-        return [result for result in self._skips() if not result.facts.get("reason_code")]
+        return [result for result in self._of("skipped") if not result.facts.get("reason_code")]
 
     def _minima(self) -> Iterator[Finding]:
         counted = list(minima(self._lane.to_json(), self.executed))
@@ -181,15 +181,21 @@ def _files_without_tests(files: list[FileResult]) -> Iterator[Finding]:
         yield Finding(False, f"files that gave no test: {len(files)}", named(lines))
 
 
+def _not_run(tests: list[TestResult]) -> Iterator[Finding]:
+    if tests:
+        yield Finding(True, f"tests that were not run: {len(tests)}", named(_by_reason(tests)))
+
+
 def _skips_of_others(skips: list[TestResult]) -> Iterator[Finding]:
+    if skips:
+        yield Finding(False, f"skips that this plugin did not cause: {len(skips)}", named(_by_reason(skips)))
+
+
+def _by_reason(results: list[TestResult]) -> list[str]:
     reasons: dict[str, list[str]] = {}
-    for result in skips:
+    for result in results:
         reasons.setdefault(result.reason, []).append(result.nodeid)
-    if reasons:
-        lines = [
-            f"{len(tests)} x {_first_line(reason)}: {', '.join(named(tests, 3))}" for reason, tests in reasons.items()
-        ]
-        yield Finding(False, f"skips that this plugin did not cause: {len(skips)}", named(lines))
+    return [f"{len(tests)} x {_first_line(reason)}: {', '.join(named(tests, 3))}" for reason, tests in reasons.items()]
 
 
 def _first_line(text: str) -> str:

@@ -22,8 +22,9 @@ class NodeIds:
         return plain
 
     def of(self, nodeid: str) -> str:
-        """Give the id of a test that has started."""
-        return self._plain.get(nodeid, nodeid)
+        """Give the id of a test; of one that has not started, as well as can be told without its location."""
+        plain = self._plain.get(nodeid)
+        return plain or (without_any_group(nodeid) if self._grouped else nodeid)
 
 
 def without_group(nodeid: str, location: Location) -> str:
@@ -38,3 +39,15 @@ def without_group(nodeid: str, location: Location) -> str:
         if not at:
             return nodeid
     return head
+
+
+def without_any_group(nodeid: str) -> str:
+    """Cut off what may be a group: all from the first ``@`` behind the name of the test and its parameters.
+
+    >>> without_any_group("test_a@b.py::test_c[x@y]@gpu@0")
+    'test_a@b.py::test_c[x@y]'
+    >>> without_any_group("test_a.py::test_c[x@y]")
+    'test_a.py::test_c[x@y]'
+    """
+    at = nodeid.find("@", max(nodeid.rfind("]"), nodeid.rfind("::")))
+    return nodeid if at < 0 else nodeid[:at]

@@ -236,6 +236,8 @@ class ResultTracker:
         self._started: Counter[str] = Counter()
         self._reruns: Counter[str] = Counter()
         self._files: set[str] = set()
+        self.heard_of: set[str] = set()
+        """The tests that have a result, as their reports name them."""
         self._interrupted_by = ""
         self._ids = NodeIds(config)
 
@@ -247,6 +249,7 @@ class ResultTracker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take a phase."""
+        self.heard_of.add(report.nodeid)
         key = nodeid, worker = self._ids.of(report.nodeid), _worker(report)
         log = self._open.get(key)
         if log is None:

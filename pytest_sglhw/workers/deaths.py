@@ -27,10 +27,29 @@ class Death(NamedTuple):
         return {"worker": self.worker, "outcome": "crashed", "reason": self.reason}
 
 
-def usage_error(error: object) -> str | None:
-    """The message of the usage error that ended a worker; ``None`` where something else did."""
-    found = _USAGE_ERROR.search(str(error).strip())
-    return found[1] if found else None
+def why_not_started(error: object, *, ready: bool) -> str | None:
+    """What the exception says that ended a worker at its start, or a usage error later; ``None`` for other ends."""
+    text = str(error).strip()
+    if found := _USAGE_ERROR.search(text):
+        return found[1]
+    if ready or not hasattr(error, "formatted"):
+        return None
+    return f"it could not start: {_message(text)}"
+
+
+def _message(formatted: str) -> str:
+    """The last exception of a formatted one, without the lines that say where it was raised."""
+    lines = formatted.splitlines() or [""]
+    frames = [number for number, line in enumerate(lines[:-1]) if line.startswith("  ")]
+    return "\n".join(lines[frames[-1] + 1 :] if frames else lines)
+
+
+def endless(count: int, last: Any) -> str:
+    """Say that workers die as fast as xdist starts them."""
+    return (
+        f"{count} workers in a row died before they had collected, the last one {last.id} ({end_of(last)}). "
+        "xdist would start others for ever; --max-worker-restart N sets a limit."
+    )
 
 
 def end_of(gateway: Any) -> str:

@@ -62,7 +62,10 @@ class Controller:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
+        self._specs = 0
         self._workers = 0
+        self._collected: dict[str, Sequence[str]] = {}  # by worker: the tests, once for all of them
+        self._died_early = 0  # in a row
         self._ended: dict[str, Ended] = {}
         self._deaths: list[Death] = []
         self.devices: dict[str, str] = {}
@@ -70,6 +73,7 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
         """Give each worker its share before anything in it is imported."""
+        self._specs = len(specs)
         self._workers = sum(is_local(spec) for spec in specs)
         if self._settings.devices != "off":
             from pytest_sglhw.environment.detection import DETECTION
@@ -95,18 +99,26 @@ class Controller:
         self._config.stash[WORKER_DEVICES] = self.devices
         self.devices[worker] = devices
 
+    @pytest.hookimpl(optionalhook=True, trylast=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        """Replace the schedulers that do not get over a crash, before xdist chooses and after everybody else."""
+        from pytest_sglhw.workers.scheduling import SCHEDULERS
+
+        scheduler = SCHEDULERS.get(config.option.dist)
+        return None if scheduler is None else scheduler(config, log)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
+        """Remember which tests there are, and who got that far."""
+        self._collected[node.gateway.id] = () if self._collected else ids
+        self._died_early = 0
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """Take what a worker hands over that ended, and remember how it ended.
-
-        A usage error ends the run: every replacement would meet it again, and xdist knows no limit without ``-n``.
-        """
-        if error is not None:
-            from pytest_sglhw.workers.deaths import usage_error
-
-            if message := usage_error(error):
-                raise pytest.UsageError(f"worker {node.gateway.id}: {message}")
+        """Take what a worker hands over that ended, and remember how it ended."""
         self._ended[node.gateway.id] = node.gateway, error
+        if error not in (None, "keyboard-interrupt"):
+            self._lost(node, error)
         output = getattr(node, "workeroutput", {})
         if devices := output.get(_OWN_DEVICES):
             self._holds(node.gateway.id, devices)
@@ -114,6 +126,22 @@ class Controller:
             from pytest_sglhw.workers.lost_devices import Loss, take
 
             take(self._config, node.gateway.id, Loss(*loss))
+
+    def _lost(self, node: Any, error: object) -> None:
+        from pytest_sglhw.workers.deaths import endless, why_not_started
+        from pytest_sglhw.workers.left_over import LeftOver
+
+        worker = node.gateway.id
+        # Every replacement would meet what this one met, and xdist knows no limit without -n.
+        if why := why_not_started(error, ready=hasattr(node, "workerinfo")):
+            raise pytest.UsageError(f"worker {worker}: {why}")
+        self._died_early += worker not in self._collected
+        option = self._config.option
+        if option.maxworkerrestart is None and not option.numprocesses and self._died_early > 4 * self._specs:
+            raise pytest.UsageError(endless(self._died_early, node.gateway))
+        manager = self._config.pluginmanager
+        manager.unregister(name="sglhw-left-over")
+        manager.register(LeftOver(self._config, next(iter(self._collected.values()), ()), worker), "sglhw-left-over")
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -160,18 +188,12 @@ class Controller:
         self._ended.pop(report.node.gateway.id, None)
         output = getattr(report.node, "workeroutput", {})
         if output.get("exitstatus") == pytest.ExitCode.INTERRUPTED:
-            _not_run(report, f"cut off: {output.get(INTERRUPTED_BY, 'it interrupted the run')}")
+            from pytest_sglhw.workers.left_over import make_not_run
+
+            make_not_run(report, "interrupted", f"cut off: {output.get(INTERRUPTED_BY, 'it interrupted the run')}")
             return
         from pytest_sglhw.workers.deaths import end_of
 
         worker = report.node.gateway
         how = [end_of(worker), *([f"devices {self.devices[worker.id]}"] if worker.id in self.devices else [])]
         report.longrepr = f"{report.longrepr} ({', '.join(how)})"
-
-
-def _not_run(report: pytest.TestReport, why: str) -> None:
-    """Make the report of a crash that of a test which the end of the run cut off."""
-    from pytest_sglhw.gates.reports import attach
-
-    attach(report, {"outcome": "not_run", "reason_code": "interrupted", "reason": why})
-    report.outcome, report.longrepr = "skipped", (report.location[0], 1, f"Skipped: {why}")

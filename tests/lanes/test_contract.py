@@ -156,6 +156,7 @@ def test_too_few_executed_is_a_breach() -> None:
     ]
 
     assert findings(*tests) == [
+        (True, "tests that were not run: 1", ("1 x no reason given: t.py::not_run",)),
         (True, "too few tests were executed: min_executed = 2, executed 1", ()),
         (True, "too few tests were executed: min_executed_by_mark.cuda_only = 1, executed 0", ()),
     ]

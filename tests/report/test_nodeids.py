@@ -25,11 +25,14 @@ def test_the_group_is_cut_off(nodeid, name, plain):
     assert without_group(nodeid, ("t.py", 1, name)) == plain
 
 
-@pytest.mark.parametrize(("dist", "plain"), [("loadgroup", "t.py::test_a"), ("load", "t.py::test_a@one")])
-def test_what_has_no_location_has_the_id_of_its_start(dist, plain):
-    """The report of a crash, say; without groups nothing is looked at."""
-    ids = NodeIds(SimpleNamespace(option=SimpleNamespace(dist=dist)))
-
-    assert ids.started("t.py::test_a@one", ("t.py", 1, "test_a")) == plain
-    assert ids.of("t.py::test_a@one") == plain
-    assert ids.of("t.py::test_b@one") == "t.py::test_b@one"
+@pytest.mark.parametrize("nodeid", ["t.py::test_a@one", "t.py::test_b@one", "t@b.py::test_c[x@y]@at@home"])
+@pytest.mark.parametrize("started", [True, False])
+def test_what_has_no_location_has_the_id_of_its_start(nodeid, started):
+    """The report of a crash, say, also of a test that had not started; without groups nothing is looked at."""
+    plain = nodeid.replace("@one", "").replace("@at@home", "")
+    for dist, expected in (("loadgroup", plain), ("load", nodeid)):
+        ids = NodeIds(SimpleNamespace(option=SimpleNamespace(dist=dist)))
+        if started:
+            file, _, name = plain.partition("::")
+            assert ids.started(nodeid, (file, 1, name)) == expected
+        assert ids.of(nodeid) == expected

@@ -1,0 +1,50 @@
+"""xdist's schedulers that keep tests together, mended for crashes.
+
+As they are (3.8), ``loadscope``, ``loadfile`` and ``loadgroup`` hand the test that took its worker with it to the next
+one, which dies of it too, until xdist gives up; and a replacement that is left with a single test waits for ever, since
+a worker begins a test when it knows the one after it, or that there is none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdist.scheduler import LoadFileScheduling, LoadGroupScheduling, LoadScopeScheduling
+
+
+class _OncePerTest(LoadScopeScheduling):  # type: ignore[misc]
+    """A test that crashed has had its turn; a worker that waits gets work, or the word that there is no more."""
+
+    def remove_node(self, node: Any) -> str | None:
+        """Forget a worker; give the test that it was at, and hand on the others that it had."""
+        units = self.assigned_work.pop(node)
+        pending = [(unit, nodeid) for unit in units.values() for nodeid, completed in unit.items() if not completed]
+        if not pending:
+            return None
+        unit, crashed = pending[0]
+        unit[crashed] = True
+        self.workqueue.update({scope: unit for scope, unit in units.items() if not all(unit.values())})
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return str(crashed)
+
+    def _reschedule(self, node: Any) -> None:
+        super()._reschedule(node)
+        while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
+
+
+class _Scope(_OncePerTest):
+    pass
+
+
+class _File(_OncePerTest, LoadFileScheduling):  # type: ignore[misc]
+    pass
+
+
+class _Group(_OncePerTest, LoadGroupScheduling):  # type: ignore[misc]
+    pass
+
+
+#: By the value of ``--dist``.
+SCHEDULERS = {"loadscope": _Scope, "loadfile": _File, "loadgroup": _Group}
