@@ -129,7 +129,8 @@ def test_calls_in_child_processes_are_not_observed(vacuity, body):
         + f"def test_a():\n    {body}\ndef teardown_module():\n    p.communicate() if 'p' in globals() else 0"
     )
     result = vacuity(source)
-    assert result.parseoutcomes() == {"passed": 1}
+    # Python 3.12 warns of a fork beside threads, which a worker of xdist has.
+    assert {**result.parseoutcomes(), "warnings": 0} == {"passed": 1, "warnings": 0}
     result.stdout.fnmatch_lines(
         ["test_it.py::test_a: not observed: whether it called transfer_kv_direct (a child process *"]
     )
