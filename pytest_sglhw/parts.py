@@ -25,6 +25,10 @@ def register(config: pytest.Config, settings: Settings) -> None:
 
         lanes.register(config, settings)
     workers.register(config, settings)
+    if settings.shard is not None:  # also without a lane: whoever sets it means one
+        from pytest_sglhw.lanes.shard import read_shard
+
+        read_shard(settings.shard)
     if any(
         "pytest_sglhw.conformance" in argument or "pytest_sglhw/conformance" in argument for argument in config.args
     ):

@@ -21,6 +21,7 @@ import warnings
 from typing import Any
 
 _SEEN = 400
+_LONGEST_NAME = 200
 #: Where the requests are read: above what a package closes that means to close whatever it has inherited.
 _OUT_OF_REACH = 1000
 _ALLOCATORS = ("zeros", "empty", "ones")
@@ -244,14 +245,14 @@ def _device(namespace: Any, index: int, archs: list[list[str]], general: Any) ->
         "name": _printable(name),
         "arch": _arch(sources, properties, archs),
         "memory": memory if isinstance(memory, int) else None,
-        "uuid": None if uuid is None else str(uuid),
+        "uuid": None if uuid is None else _printable(uuid),
         "error": errors[0] if errors else None,
     }
 
 
 def _printable(name: Any) -> str:
     """A device's name on one line that no terminal takes for a command."""
-    return "".join(char if char.isprintable() else " " for char in str(name)).strip()
+    return "".join(char if char.isprintable() else " " for char in str(name)[:_LONGEST_NAME]).strip()
 
 
 def _arch(sources: dict[str, str], properties: Any, archs: list[list[str]]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -87,9 +88,21 @@ def _half_answers(f: Findings) -> Iterator[str]:
 
 def _undescribed(f: Findings) -> Iterator[str]:
     for family in f.families:
-        for index, device in enumerate(family.devices):
-            if device.get("error"):
-                yield f"{family.row.name} device {index} could not be described in full: {device['error']}"
+        errors = {index: device["error"] for index, device in enumerate(family.devices) if device.get("error")}
+        for which, _, error in _alike(family.row.name, errors):
+            yield f"{which} could not be described in full: {error}"
+
+
+def _alike(platform: str, said: Mapping[int, str]) -> Iterator[tuple[str, bool, str]]:
+    """Put together the devices of which the same is said, but for their own number: who, whether several, and what."""
+    groups: dict[str, list[int]] = {}
+    for index, text in said.items():
+        groups.setdefault(re.sub(rf":{index}\b", ":N", text), []).append(index)
+    for first, *others in groups.values():
+        if others:
+            yield f"{len(others) + 1} {platform} devices ({first} to {others[-1]})", True, said[first]
+        else:
+            yield f"{platform} device {first}", False, said[first]
 
 
 def _failed_families(f: Findings) -> Iterator[str]:
@@ -152,9 +165,9 @@ def _release(version: str) -> str:
 
 
 def _unusable(f: Findings) -> Iterator[str]:
-    for device in f.devices:
-        if device.state != "available":
-            yield f"{f.platform} device {device.index} is enumerated and not usable: {device.reason}"
+    reasons = {device.index: device.reason for device in f.devices if device.state != "available"}
+    for which, several, reason in _alike(f.platform, reasons):
+        yield f"{which} {'are' if several else 'is'} enumerated and not usable: {reason}"
 
 
 #: What SGLang's own predicates say, and the platforms of which they should be true.

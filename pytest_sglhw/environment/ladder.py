@@ -93,14 +93,14 @@ class Climber:
     # Rung 2: distribution and module are found, without importing anything.
 
     def _found(self, ladder: Ladder) -> CapabilityState | list[str]:
-        installed = [f"{d} {self._packages[d]}" for d in map(normal_name, ladder.distributions) if d in self._packages]
+        installed = self._installed(ladder.distributions)
         places = {module: where_is(module) for module in ladder.modules}
-        evidence = [f"{name} is installed" for name in installed]
-        if ladder.module and len(installed) > 1:
+        evidence = [f"{name} is installed" for name in [*installed, *self._installed(ladder.brought_by)]]
+        if ladder.module and len(self._installed(_bringing(ladder))) > 1:
             evidence.append(f"they bring the same module {ladder.module}: the one installed last overwrote the other")
         for module, place in places.items():
             if place is None or is_folder(place):
-                return self._no_module(module, ladder, installed, place)
+                return self._no_module(module, ladder, place)
         if ladder.distributions and not installed:
             stand_in = self._undistributed(ladder)
             if stand_in is None:
@@ -111,18 +111,20 @@ class Climber:
             evidence.append(f"no distribution named {' or '.join(ladder.distributions)}; found {stand_in}")
         return [*evidence, *(f"{module} is at {place}" for module, place in places.items())]
 
-    def _no_module(
-        self, module: str, ladder: Ladder, installed: Sequence[str], folder: str | None = None
-    ) -> CapabilityState:
+    def _installed(self, distributions: Sequence[str]) -> list[str]:
+        return [f"{name} {self._packages[name]}" for name in map(normal_name, distributions) if name in self._packages]
+
+    def _no_module(self, module: str, ladder: Ladder, folder: str | None = None) -> CapabilityState:
         top = module.partition(".")[0]
         shadow = where_is(top)
         evidence = (f"{top} is at {shadow}, without {module}",) if shadow and top != module else ()
         if folder:
             evidence = (f"{folder} is a folder without an __init__.py: no package",)
-        if installed:
+        bringing = _bringing(ladder) if module == ladder.module else ladder.distributions
+        if installed := self._installed(bringing):
             reason = f"{', '.join(installed)} is installed, but brings no module {module}"
             return CapabilityState("broken", reason, evidence, remedy=f"install a release that has {module}")
-        names = " or ".join(ladder.distributions) or module
+        names = " or ".join(bringing) or module
         return CapabilityState(
             "unavailable", f"no module {module}: {names} is not installed", evidence, f"install {names}"
         )
@@ -249,6 +251,10 @@ class Climber:
             return (*evidence, f"{ladder.module} imports")
         failed = _failed(f"importing {ladder.module}", answer, evidence)
         return (*failed.evidence, failed.reason, *((failed.remedy,) if failed.remedy else ()))
+
+
+def _bringing(ladder: Ladder) -> tuple[str, ...]:
+    return ladder.brought_by or ladder.distributions
 
 
 def _names(module: str, ladder: Ladder) -> tuple[str, ...]:

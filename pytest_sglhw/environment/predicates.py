@@ -5,6 +5,7 @@ A bare function would be true whatever the machine, and nobody would notice.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from functools import cache
 from typing import TYPE_CHECKING
@@ -18,10 +19,33 @@ if TYPE_CHECKING:
 def _environment() -> Environment:
     run = runs.current()
     if run is None:
+        _refuse_an_unread_fake()
         return _outside_pytest()
     from pytest_sglhw.environment.detection import detection_of
 
     return detection_of(run).environment(())
+
+
+def _refuse_an_unread_fake() -> None:
+    """Answer no plugin that is imported for ``-p`` about the live machine where the run is about to be given a fake.
+
+    Such a plugin is imported before pytest has read the options; the arguments are seen in the frame that reads them.
+    """
+    frame = sys._getframe() if "_pytest.config" in sys.modules else None
+    while frame is not None:
+        if (frame.f_globals.get("__name__"), frame.f_code.co_name) == ("_pytest.config", "parse"):
+            if any(str(argument).startswith("--sglhw-fake") for argument in frame.f_locals.get("args", ())):
+                import pytest
+
+                raise pytest.UsageError(_TOO_EARLY)
+            return
+        frame = frame.f_back
+
+
+_TOO_EARLY = (
+    "a plugin that pytest imports before it has read --sglhw-fake asks for the machine. Let it ask later: in a hook"
+    " such as pytest_configure, in a conftest.py or in a test module."
+)
 
 
 @cache

@@ -180,7 +180,8 @@ class Probe:
         return next(named, None) or next(extended, None) or (None if unreadable else "cpu")
 
     def _packages(self) -> dict[str, str]:
-        rungs = (row.probe.distributions for row in self._registry.capabilities.values() if row.probe)
+        ladders = [row.probe for row in self._registry.capabilities.values() if row.probe]
+        rungs = [names for ladder in ladders for names in (ladder.distributions, ladder.brought_by)]
         names = {*_PACKAGES, *(normal_name(name) for names in rungs for name in names)}
         return {name: version for name, version in sorted(self._static.packages.items()) if name in names}
 

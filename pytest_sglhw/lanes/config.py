@@ -117,12 +117,20 @@ def get_lane(rootpath: Path, registry: Registry, name: str) -> Lane:
     """
     lanes = load_lanes(rootpath, registry)
     if name not in lanes:
+        _check_toml(rootpath)
         known = f"Configured: {', '.join(lanes)}." if lanes else "No lane is configured."
         raise pytest.UsageError(
             f"there is no lane {name!r}. {known} Lanes stand in {rootpath / 'pyproject.toml'} as "
             f"[tool.sglhw.lanes.NAME], or in sglhw.toml beside it as [lanes.NAME]."
         )
     return lanes[name]
+
+
+def _check_toml(rootpath: Path) -> None:
+    """Refuse a file that is broken, also where it does not seem to be about lanes."""
+    path = rootpath / "pyproject.toml"
+    if path.is_file():
+        _parse(path.name, ("tool", "sglhw"), path.read_text(encoding="utf-8"))
 
 
 class _Tables:

@@ -27,6 +27,7 @@ class Ladder(Record):
     Each rung is asked in the probe's child process, in this order; a missing one is skipped.
 
     * ``distributions``: names under which the package is distributed, any of which will do;
+    * ``brought_by``: names under which ``module`` is distributed, where those above are of what ``needs`` it;
     * ``needs``: other modules that have to be there and import as well (SGLang's own, under kernels of somebody else);
     * ``module``: the module to find and import (looked up without importing its parent first);
     * ``names``: public names that it must have, for a module without operators: an empty package imports too;
@@ -42,6 +43,7 @@ class Ladder(Record):
     check: str | None = None
     needs: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    brought_by: tuple[str, ...] = ()
 
     @property
     def modules(self) -> tuple[str, ...]:

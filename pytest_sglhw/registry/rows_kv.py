@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_sglhw.registry.vocabulary import BLACKWELL, KERNELS, SGLANG_ALONE, SGLANG_WITH, SM100, SM120, SMOKE, refusal
+from pytest_sglhw.registry.vocabulary import (
+    BLACKWELL,
+    JIT,
+    KERNELS,
+    SGLANG_ALONE,
+    SGLANG_WITH,
+    SM100,
+    SM120,
+    SMOKE,
+    XPU_KERNELS,
+    refusal,
+)
 
 _TRANSFER_OPS = tuple(
     f"sgl_kernel::transfer_kv_{name}"
@@ -29,7 +40,7 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
         "summary": "KV transfer kernels between host and device memory (`sgl_kernel.kvcacheio`)",
         "platforms": {"cuda": "", "rocm": "", "musa": "", "xpu": "0.5.21"},
         "probe": {
-            "distributions": (*KERNELS, "sglang-kernel-xpu", "sgl-kernel-xpu"),
+            "distributions": (*KERNELS, *XPU_KERNELS),
             "module": "sgl_kernel.kvcacheio",
             "ops": _TRANSFER_OPS,
             "check": SMOKE + "kvcacheio",
@@ -45,8 +56,9 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
             "distributions": ("sgl-kernel-npu",),
             "module": "sgl_kernel_npu.kvcacheio",
             "names": ("TransferDirection", "transfer_kv_dim_exchange"),
+            "ops": ("npu::transfer_kv_dim_exchange",),
         },
-        "source": "sgl_kernel_npu/kvcacheio.py",
+        "source": "sgl_kernel_npu/kvcacheio.py and csrc/pytorch_extensions.cpp of sgl-kernel-npu",
     },
     {
         "name": "embedding_ranges",
@@ -78,6 +90,7 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
         "probe": {
             **SGLANG_WITH,
             "module": "sgl_kernel.kvcacheio",
+            "brought_by": (*KERNELS, *XPU_KERNELS),
             "ops": ("sgl_kernel::transfer_kv_all_layer_mla",),
         },
         "signals": (
@@ -93,6 +106,7 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
         "probe": {
             **SGLANG_WITH,
             "module": "sgl_kernel.kvcacheio",
+            "brought_by": (*KERNELS, *XPU_KERNELS),
             "ops": ("sgl_kernel::transfer_kv_per_layer", "sgl_kernel::transfer_kv_all_layer"),
         },
         "signals": _NO_KVCACHEIO[1:],
@@ -105,6 +119,7 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
         "probe": {
             **SGLANG_WITH,
             "module": "sgl_kernel.kvcacheio",
+            "brought_by": (*KERNELS, *XPU_KERNELS),
             "ops": ("sgl_kernel::transfer_kv_direct",),
             "check": SMOKE + "kvcacheio_direct",
         },
@@ -123,7 +138,7 @@ KV_ROWS: tuple[dict[str, Any], ...] = (
         "name": "jit_hicache",
         "summary": "HiCache transfer kernels compiled on first use",
         "platforms": {"cuda": "", "rocm": ""},
-        "probe": {**SGLANG_WITH, "module": "tvm_ffi", "names": ("Module",), "check": SMOKE + "jit_toolchain"},
+        "probe": JIT,
         "source": "kernels/ops/kvcache/hicache.py",
     },
     {

@@ -7,6 +7,7 @@ import pytest
 from pytest_sglhw.asking.asker import Answer
 from pytest_sglhw.environment.disagreements import Findings, disagreements
 from pytest_sglhw.environment.families import Family, broken_devices, choose
+from pytest_sglhw.environment.records import Device
 from pytest_sglhw.environment.static import StaticFacts, TorchBuild
 from pytest_sglhw.registry.loading import built_in
 
@@ -184,3 +185,27 @@ def test_devices_that_nobody_can_describe_are_as_many_as_their_nodes():
 
     assert len(broken_devices(cuda, facts(nodes={"cuda": ("/dev/nvidia0", "/dev/nvidia1")}), "why")) == 2
     assert len(broken_devices(cuda, facts(), "why")) == 1
+
+
+def test_what_is_alike_of_many_devices_is_said_once():
+    """With their number; each is still described by itself."""
+    hung = [Device(n, state="unknown", reason=f"allocation on cuda:{n} did not end within 3 s") for n in range(2)]
+    rest = [Device(n, state="unknown", reason=f"cuda:{n} not asked: two hung") for n in range(2, 40)]
+    undescribed = {"devices": [{"error": "RuntimeError: no"}] * 3}
+    families = [Family(ROWS[1], Answer("devices of torch.cuda", value=undescribed), True)]
+
+    assert said(facts(CUDA, **GPUS), "cuda", "cuda", devices=[*hung, *rest], families=families) == (
+        "3 cuda devices (0 to 2) could not be described in full: RuntimeError: no",
+        "2 cuda devices (0 to 1) are enumerated and not usable: allocation on cuda:0 did not end within 3 s",
+        "38 cuda devices (2 to 39) are enumerated and not usable: cuda:2 not asked: two hung",
+    )
+
+
+def test_what_differs_between_devices_is_said_of_each():
+    """A number that is not the device's own is no likeness."""
+    devices = [Device(n, state="broken", reason=f"error {n}") for n in range(2)]
+
+    assert said(facts(CUDA, **GPUS), "cuda", "cuda", devices=devices) == (
+        "cuda device 0 is enumerated and not usable: error 0",
+        "cuda device 1 is enumerated and not usable: error 1",
+    )

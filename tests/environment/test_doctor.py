@@ -127,3 +127,11 @@ def test_without_a_temporary_folder_nothing_can_be_asked(tmp_path, folder):
     assert (seen.status, seen.record["platform"], seen.record["probe"]["status"]) == (3, "unknown", "crashed")
     assert "no child process could be started: " in seen.record["reason"]
     assert str(tmp_path / folder) in seen.record["reason"]
+
+
+def test_a_name_is_no_flood(tmp_path):
+    """A driver that gives millions of letters as a name is shown with the first of them."""
+    torch = torch_package(namespace("cuda", name="H" * 5_000_000) + TENSORS, cuda="13.0")
+    seen = doctor(tmp_path, torch)
+
+    assert seen.record["devices"][0]["name"] == "H" * 200

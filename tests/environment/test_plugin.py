@@ -240,3 +240,26 @@ def test_a_timeout_that_is_no_time_is_wrong_usage(text):
 
     assert done.returncode == 2
     assert f"{text!r} is not a valid timeout. Valid: a number of seconds from 0.001 to 86400 (a day)." in done.stderr
+
+
+LOADED_BY = {"-p": ["-p", "early"], "-p before ours": ["-p", "early", "-p", "sglhw"]}
+
+
+@pytest.mark.parametrize("how", [*LOADED_BY, "variable"])
+def test_a_plugin_that_asks_before_a_fake_is_read_is_refused(pytester, monkeypatch, how):
+    """It would be told of the live machine. Without a fake that is the machine of the run."""
+    pytester.makepyfile(early="import pytest_sglhw; bool(pytest_sglhw.is_rocm)", test_it="def test_it(): pass")
+    monkeypatch.syspath_prepend(pytester.path)
+    monkeypatch.setenv("PYTHONPATH", str(pytester.path), prepend=":")
+    if how == "variable":
+        monkeypatch.setenv("PYTEST_PLUGINS", "early")
+    arguments = LOADED_BY.get(how, ["-p", "sglhw"])
+
+    refused = pytester.runpytest_subprocess(*arguments, "--sglhw-fake", "rocm:gfx942")
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    words = (
+        "ERROR: a plugin that pytest imports before it has read --sglhw-fake asks for the machine. Let it ask later:"
+        " in a hook such as pytest_configure, in a conftest.py or in a test module."
+    )
+    assert words in refused.stderr.str().splitlines()
+    pytester.runpytest_subprocess(*arguments).assert_outcomes(passed=1)

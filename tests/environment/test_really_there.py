@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hostile import FLASHINFER, SGLANG, distribution, doctor, h100, torch_package
+from hostile import FLASHINFER, NATIVE, SGLANG, TENSORS, distribution, doctor, h100, namespace, torch_package
 
 from pytest_sglhw.registry.loading import built_in
 
@@ -150,7 +150,7 @@ LATE = {
 def test_a_late_crash_is_charged_to_who_did_it(tmp_path, how):
     """What was being asked is asked again by itself; the package that ended the child is not available."""
     late = {"flashinfer/__init__.py": LATE[how] + FLASHINFER["flashinfer/__init__.py"]}
-    slow = {"deep_ep/__init__.py": "import time; time.sleep(2)\nclass Buffer: pass\n"}
+    slow = {"deep_ep/__init__.py": "import time; time.sleep(2)\nclass Buffer: pass\nclass Config: pass\n"}
     seen = doctor(tmp_path, h100() | FLASHINFER | late | slow, timeout=8)
 
     signal = {"thread": "SIGABRT", "alarm": "SIGALRM"}[how]
@@ -164,7 +164,7 @@ def test_a_late_crash_is_charged_to_who_did_it(tmp_path, how):
 def test_a_late_crash_with_several_suspects_names_them_all(tmp_path):
     """Nobody is charged with what may have been somebody else's doing."""
     late = {"flashinfer/__init__.py": LATE["thread"] + FLASHINFER["flashinfer/__init__.py"]}
-    slow = {"deep_ep/__init__.py": "import time; time.sleep(2)\nclass Buffer: pass\n"}
+    slow = {"deep_ep/__init__.py": "import time; time.sleep(2)\nclass Buffer: pass\nclass Config: pass\n"}
     seen = doctor(tmp_path, h100() | SGLANG | FLASHINFER | late | slow, timeout=8)
 
     assert (seen.state("deepep"), seen.state("kv4")) == ("available", "available")
@@ -178,3 +178,43 @@ def test_a_vendor_package_that_closes_what_it_inherits_costs_nothing(tmp_path):
     seen = doctor(tmp_path, h100() | FLASHINFER | npu)
 
     assert (seen.status, seen.record["platform"], seen.state("flashinfer")) == (0, "cuda", "available")
+
+
+#: A feature of SGLang on a package of somebody else -> that package, and its module.
+FOREIGN = {
+    "gguf": ("gguf", "gguf", ""),
+    "fa3": ("sglang-kernel or sgl-kernel", "sgl_kernel.flash_attn", "sglang-kernel"),
+    "fa4": ("nvidia-cutlass-dsl", "cutlass.cute", ""),
+    "jit_hicache": ("apache-tvm-ffi", "tvm_ffi", ""),
+    "hisparse": ("sglang-kernel or sgl-kernel or sglang-kernel-xpu or sgl-kernel-xpu", "sgl_kernel.kvcacheio", ""),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_the_package_that_a_feature_lacks_is_named(tmp_path, name):
+    """It is not SGLang that lacks a module; where the package is installed without it, that one is broken."""
+    package, module, first = FOREIGN[name]
+    without = doctor(tmp_path / "without", h100() | SGLANG)
+    broken = doctor(tmp_path / "broken", h100() | SGLANG | distribution(first or package.partition(" ")[0], "1.0"))
+
+    assert (without.state(name), without.reason(name)) == (
+        "unavailable", f"no module {module}: {package} is not installed",
+    )  # fmt: skip
+    assert (broken.state(name), broken.reason(name)) == (
+        "broken", f"{first or package.partition(' ')[0]} 1.0 is installed, but brings no module {module}",
+    )  # fmt: skip
+
+
+def test_kernels_for_ascend_are_native_operators(tmp_path):
+    """The module's Python alone moves nothing."""
+    module = "class TransferDirection: pass\ndef transfer_kv_dim_exchange(*a, **k): pass\n"
+    files = {"torch_npu/__init__.py": "", "sgl_kernel_npu/__init__.py": "", "sgl_kernel_npu/kvcacheio.py": module}
+    torch = namespace("npu", name="Ascend910B3") + TENSORS
+    registered = NATIVE.format(prefix="npu::transfer_kv_dim_exchange", key="PrivateUse1")
+
+    native = doctor(tmp_path / "native", torch_package(torch + registered) | files)
+    python = doctor(tmp_path / "python", torch_package(torch + NATIVE.format(prefix="no::", key="")) | files)
+    assert native.state("kvcacheio_npu") == "available"
+    assert python.reason("kvcacheio_npu") == (
+        "importable, not native: no operator npu::transfer_kv_dim_exchange with a kernel for PrivateUse1"
+    )

@@ -230,3 +230,14 @@ def test_a_table_that_is_none_in_pyproject_is_refused(tmp_path: Path, registry: 
     (tmp_path / "pyproject.toml").write_text("[tool]\nsglhw = 3\n")
     message = "pyproject.toml: tool.sglhw = 3 is not a table. Valid: [tool.sglhw.lanes.NAME]."
     assert refused(tmp_path, registry) == message
+
+
+def test_a_broken_pyproject_is_no_absence_of_lanes(tmp_path: Path, registry: Registry) -> None:
+    """Also where what can be read of it is about something else."""
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest")
+    with pytest.raises(pytest.UsageError) as caught:
+        get_lane(tmp_path, registry, "x")
+
+    assert str(caught.value) == (
+        "pyproject.toml is not valid TOML: Expected ']' at the end of a table declaration (at end of document)."
+    )

@@ -115,11 +115,14 @@ def test_a_shard_does_not_check_the_minima(suite: pytest.Pytester, monkeypatch: 
     result.stdout.fnmatch_lines(["this is shard 1/2: sglhw merge checks the minima of the lane"])
 
 
-def test_a_wrong_shard_is_a_usage_error(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is collected."""
+@pytest.mark.parametrize("arguments", [("--sglhw-lane", "cpu"), (), ("--sglhw-plan",)], ids=["lane", "none", "plan"])
+def test_a_wrong_shard_is_a_usage_error(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    """Before anything is collected, also where no lane is named: whoever sets it means one."""
     monkeypatch.setenv("SGLHW_SHARD", "3/2")
 
-    result = run(suite, "--sglhw-lane", "cpu")
+    result = run(suite, *arguments)
 
     assert result.ret == 4
     assert "ERROR: SGLHW_SHARD is '3/2'. Valid: PART/PARTS, such as 2/4." in result.stderr.str()
