@@ -61,10 +61,9 @@ class Gatekeeper:
     @cached_property
     def vacuous(self) -> Level:
         """The stricter of what the settings and the lane say about vacuous passes."""
-        from pytest_sglhw.gates.vacuity import LEVELS
+        from pytest_sglhw.gates.vacuity import strictest
 
-        of_lane = self.policy.vacuous if self.policy else "off"
-        return next(level for level in reversed(LEVELS) if level in (self._settings.vacuous, of_lane))
+        return strictest(self._settings.vacuous, self.policy.vacuous if self.policy else "off")
 
     @cached_property
     def watch(self) -> KernelWatch:

@@ -26,6 +26,11 @@ Level = Literal["off", "warn", "fail"]
 LEVELS: tuple[Level, ...] = ("off", "warn", "fail")
 
 
+def strictest(*levels: str) -> Level:
+    """The level that counts of those that the settings and the lane name."""
+    return next(level for level in reversed(LEVELS) if level in levels)
+
+
 class Kernels(NamedTuple):
     """Kernels that one mark asks for: the mark, the module they live in, their names and operators."""
 

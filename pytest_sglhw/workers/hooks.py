@@ -74,12 +74,21 @@ class Controller:
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
         """Give each worker its share before anything in it is imported."""
         self._specs = len(specs)
+        self._refuse_report_to_copy(specs)
         self._workers = sum(is_local(spec) for spec in specs)
         if self._settings.devices != "off":
             from pytest_sglhw.environment.detection import DETECTION
             from pytest_sglhw.workers.dealing import pin
 
             pin(specs, self._config.stash[DETECTION], self._settings)
+
+    def _refuse_report_to_copy(self, specs: Sequence[Any]) -> None:
+        report = self._settings.report
+        if report in self._config.invocation_params.args and not all(spec.popen and not spec.chdir for spec in specs):
+            raise pytest.UsageError(
+                f"the argument {report!r} is a file by now, so that xdist wants to copy it to workers that have a "
+                f"folder of their own. Write --sglhw-report={report} in one, or set SGLHW_REPORT."
+            )
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:

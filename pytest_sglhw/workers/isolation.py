@@ -23,7 +23,9 @@ from pytest_sglhw.environment.detection import DETECTION, SHARED
 from pytest_sglhw.environment.pinned import PINNED
 from pytest_sglhw.errors import PytestSglhwWarning
 from pytest_sglhw.gates.names import ISOLATED
+from pytest_sglhw.gates.policy import LANE_POLICY
 from pytest_sglhw.gates.reports import add_hint, fail
+from pytest_sglhw.gates.vacuity import strictest
 from pytest_sglhw.report.nodeids import without_group
 from pytest_sglhw.report.results import is_subtest
 from pytest_sglhw.workers.isolated_child import IN_CHILD, WARNING, Job
@@ -203,6 +205,9 @@ def _job(item: pytest.Item, reports: Path, lifeline: int) -> Job:
         args += ["-o", override]
     options = {**_picklable(vars(config.option)), **_OWN, SHARED: config.stash[DETECTION].hand_over()}
     del options["file_or_dir"]
+    if policy := config.stash.get(LANE_POLICY, None):
+        # The child is in no lane, whose promise is not its to judge, but what the lane asks of a test is.
+        options["sglhw_vacuous"] = strictest(options["sglhw_vacuous"] or "off", policy.vacuous)
     worker = getattr(config, "workerinput", None)
     worker = worker and {key: worker[key] for key in ("workerid", "testrunuid")}
     return Job(nodeid, args, options, list(sys.path), str(reports), list(sys.argv), worker, lifeline)

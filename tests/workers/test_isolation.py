@@ -509,3 +509,35 @@ def test_the_child_warns_and_knows_its_place(pytester, workers):
     result = pytester.runpytest_subprocess("-p", "sglhw", *workers)
     result.assert_outcomes(passed=2, warnings=1)
     result.stdout.fnmatch_lines(["*::test_there", "*.py:*: DeprecationWarning: old in the child"])
+
+
+def test_what_a_lane_asks_of_a_test_is_asked_of_the_child(run, pytester):
+    """A pass that called no kernel fails in a lane with ``vacuous = "fail"``, and one that called it passes."""
+    pytester.makepyfile(**{"sgl_kernel/__init__": "", "sgl_kernel/kvcacheio": "def transfer_kv_direct(): pass"})
+    pytester.makeconftest(
+        """
+        import os
+        from pytest_sglhw.gates.policy import LANE_POLICY, LanePolicy
+
+        def pytest_configure(config):
+            if os.environ.setdefault("OUTER_PID", str(os.getpid())) == str(os.getpid()):
+                config.stash[LANE_POLICY] = LanePolicy("cuda", vacuous="fail")
+        """
+    )
+    result = run(
+        """
+        from pytest_sglhw import isolated_device, requires_kvcacheio
+        pytestmark = [isolated_device, requires_kvcacheio("transfer_kv_direct")]
+
+        def test_calls():
+            from sgl_kernel.kvcacheio import transfer_kv_direct
+            transfer_kv_direct()
+
+        def test_calls_nothing():
+            pass
+        """,
+        "--sglhw-fake",
+        "cuda",
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*::test_calls_nothing: passed without calling transfer_kv_direct"])

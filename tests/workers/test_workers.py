@@ -396,3 +396,16 @@ def test_a_fake_with_more_devices_than_the_mask_shows(pytester, monkeypatch):
     result = run(pytester, "--sglhw-fake", "cuda:sm90*8", "--sglhw-devices", "auto", "-n", "2", "-rs")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*2 devices needed, this worker holds 1 of 8*"])
+
+
+def test_a_report_that_xdist_would_copy_is_refused(pytester, tmp_path):
+    """It takes an argument that names a file for one that workers in another folder need, and breaks on it."""
+    pytester.makepyfile(test_it="def test_a(): pass")
+    args = ("--tx", f"popen//chdir={tmp_path}", "--dist", "load", "--rsyncdir", str(pytester.path))
+    result = run(pytester, *args, "--sglhw-report", "report.jsonl")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert (
+        "ERROR: the argument 'report.jsonl' is a file by now, so that xdist wants to copy it to workers that have a "
+        "folder of their own. Write --sglhw-report=report.jsonl in one, or set SGLHW_REPORT."
+    ) in result.stderr.lines
+    run(pytester, *args, "--sglhw-report=report.jsonl").assert_outcomes(passed=1)
