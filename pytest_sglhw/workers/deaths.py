@@ -44,6 +44,13 @@ def _message(formatted: str) -> str:
     return "\n".join(lines[frames[-1] + 1 :] if frames else lines)
 
 
+def restarts(option: Any) -> int | None:
+    """How many workers xdist replaces before it gives up; ``None``: it never does."""
+    if option.maxworkerrestart is not None:
+        return int(option.maxworkerrestart)
+    return 4 * option.numprocesses if option.numprocesses else None
+
+
 def endless(count: int, last: Any) -> str:
     """Say that workers die as fast as xdist starts them."""
     return (

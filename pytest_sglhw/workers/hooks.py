@@ -65,6 +65,7 @@ class Controller:
         self._specs = 0
         self._workers = 0
         self._collected: dict[str, Sequence[str]] = {}  # by worker: the tests, once for all of them
+        self._gone = 0  # in all, as xdist counts them
         self._died_early = 0  # in a row
         self._ended: dict[str, Ended] = {}
         self._deaths: list[Death] = []
@@ -126,7 +127,7 @@ class Controller:
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Take what a worker hands over that ended, and remember how it ended."""
         self._ended[node.gateway.id] = node.gateway, error
-        if error not in (None, "keyboard-interrupt"):
+        if error is not None:
             self._lost(node, error)
         output = getattr(node, "workeroutput", {})
         if devices := output.get(_OWN_DEVICES):
@@ -137,20 +138,21 @@ class Controller:
             take(self._config, node.gateway.id, Loss(*loss))
 
     def _lost(self, node: Any, error: object) -> None:
-        from pytest_sglhw.workers.deaths import endless, why_not_started
-        from pytest_sglhw.workers.left_over import LeftOver
+        from pytest_sglhw.workers.deaths import endless, restarts, why_not_started
 
-        worker = node.gateway.id
+        worker, limit = node.gateway.id, restarts(self._config.option)
+        self._gone += 1
         # Every replacement would meet what this one met, and xdist knows no limit without -n.
         if why := why_not_started(error, ready=hasattr(node, "workerinfo")):
             raise pytest.UsageError(f"worker {worker}: {why}")
         self._died_early += worker not in self._collected
-        option = self._config.option
-        if option.maxworkerrestart is None and not option.numprocesses and self._died_early > 4 * self._specs:
+        if limit is None and self._died_early > 4 * self._specs:
             raise pytest.UsageError(endless(self._died_early, node.gateway))
-        manager = self._config.pluginmanager
-        manager.unregister(name="sglhw-left-over")
-        manager.register(LeftOver(self._config, next(iter(self._collected.values()), ()), worker), "sglhw-left-over")
+        if limit is not None and self._gone == limit + 1:
+            from pytest_sglhw.workers.left_over import LeftOver
+
+            left_over = LeftOver(self._config, next(iter(self._collected.values()), ()), worker)
+            self._config.pluginmanager.register(left_over, "sglhw-left-over")
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -67,8 +67,11 @@ def chosen(pool: Pool, request: str, uuids: Sequence[str | None] = ()) -> tuple[
 
     An id is a name as the caller's mask has it or, where no mask is set, an index or (the start of) a UUID.
 
-    :raises DevicesError: an id that is not in the pool, or one that is named twice.
+    :raises DevicesError: an id that is not in the pool, one that is named twice, or a pool without devices.
     """
+    if not pool.names:
+        why = f", since {pool.mask} hides all" if pool.mask else ""
+        raise DevicesError(f"there is no device to give to workers{why} (--sglhw-devices {request}). Valid here: off.")
     if request == "auto":
         return tuple(range(len(pool.names)))
     positions: list[int] = []
@@ -95,7 +98,7 @@ def _position(pool: Pool, wanted: str, uuids: Sequence[str | None]) -> int | Non
 
 def _valid(pool: Pool) -> str:
     origin = f" (from {pool.mask})" if pool.mask else ""
-    return f"Valid: off, auto, or some of {', '.join(pool.names) or 'no device at all'}{origin}, separated by commas."
+    return f"Valid: off, auto, or some of {', '.join(pool.names)}{origin}, separated by commas."
 
 
 def shares(pool: Pool, positions: Sequence[int], workers: int, per_worker: int) -> list[Share]:

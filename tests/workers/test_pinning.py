@@ -137,9 +137,27 @@ def test_more_devices_for_each_worker_than_there_are_is_refused():
     )
 
 
-def test_an_empty_mask_shows_no_device():
+@pytest.mark.parametrize(
+    ("layers", "environ", "count", "why"),
+    [
+        (CUDA, {"CUDA_VISIBLE_DEVICES": ""}, 8, ", since CUDA_VISIBLE_DEVICES hides all"),
+        (
+            ROCM,
+            {"ROCR_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "-1"},
+            8,
+            ", since CUDA_VISIBLE_DEVICES hides all",
+        ),
+        (CUDA, {}, 0, ""),
+    ],
+)
+@pytest.mark.parametrize("request_", ["auto", "0"])
+def test_without_a_device_there_is_nothing_to_give(layers, environ, count, why, request_):
     """A fake with eight devices does not widen a mask that hides them all."""
-    assert pool_of(CUDA, {"CUDA_VISIBLE_DEVICES": ""}, 8).names == ()
+    with pytest.raises(DevicesError) as caught:
+        dealt(layers, environ, count, 1, request=request_)
+    assert str(caught.value) == (
+        f"there is no device to give to workers{why} (--sglhw-devices {request_}). Valid here: off."
+    )
 
 
 MASK_NAMES = st.one_of(
