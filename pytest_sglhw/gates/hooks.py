@@ -87,11 +87,13 @@ class Gates:
             self._hint_at_slip(report, collector)
         return report
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Meet the marks that other plugins added after their file was collected."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
+        """Meet the marks that others added after their file was collected, be it at the very end of this hook."""
+        result = yield
         for item in items:
             list(self._problems(item))
+        return result
 
     @pytest.hookimpl
     def pytest_sessionstart(self) -> None:

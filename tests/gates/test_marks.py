@@ -91,15 +91,28 @@ def test_pytestmark_gates_a_whole_module(run, outcomes):
     assert outcomes(run(source, "-v", fake="cuda")) == {"test_a": "PASSED", "test_b": "SKIPPED"}
 
 
-def test_a_mark_that_a_plugin_adds_after_collection_counts(run):
-    """``item.add_marker`` in ``pytest_collection_modifyitems`` gates as a decorator does."""
-    conftest = """
+@pytest.mark.parametrize("how", ["tryfirst=True", "trylast=True", "wrapper=True", "wrapper=True, tryfirst=True"])
+def test_a_mark_that_a_plugin_adds_after_collection_counts(run, outcomes, how):
+    """``item.add_marker`` in ``pytest_collection_modifyitems`` gates as a decorator does, the first mark too."""
+    conftest = f"""
         import pytest
+
+        @pytest.hookimpl({how})
         def pytest_collection_modifyitems(items):
+            {"yield" if "wrapper" in how else ""}
             for item in items:
-                item.add_marker(pytest.mark.cuda_only)
+                item.add_marker(pytest.mark.cuda_only(otherwise="raise", raises=UserWarning))
     """
-    run("def test_a(): pass", fake="rocm", conftest=conftest).assert_outcomes(skipped=1)
+    source = """
+        import pytest, warnings
+        @pytest.fixture
+        def warns(): warnings.warn("no such device")
+        def test_in_setup(warns): pass
+        def test_in_call(): warnings.warn("no such device")
+        def test_silent(): pass
+    """
+    result = run(source, "-v", fake="rocm", conftest=conftest)
+    assert outcomes(result) == {"test_in_setup": "RAISED", "test_in_call": "RAISED", "test_silent": "FAILED"}
 
 
 def test_a_wrong_mark_that_a_plugin_adds_fails_its_test(run):
