@@ -188,7 +188,8 @@ def test_the_doctor_speaks_first(machine, tmp_path):
         f"--sglhw-kernels={name}" for name in ("sgl_kernel", "sglang_jit", "sglang_triton", "torch")
     ]
     assert {"tests", "pytest_sglhw.conformance", "--sglhw-profile=quick", "--sglhw-matrix-bandwidth", "-x"} <= {*run[0]}
-    assert [merge[0][:4] for merge in merges] == [("merge", report, "--expect", "cuda")] * 2
+    wanted = ("merge", report, "--expect", "cuda", "--fail-on", "crashed,missing")
+    assert [merge[0][:6] for merge in merges] == [wanted] * 2
     assert (tmp_path / "cuda-doctor.json").read_text() == '{"platform": "cuda"}\n'
 
 
@@ -210,6 +211,38 @@ def test_the_first_failure_is_the_exit_status(machine, tmp_path, step, status, l
     assert lane.main(["cuda", "--reports", str(tmp_path)]) == status
     names = [command[0] for command, _ in commands]
     assert names[names.index(step) + 1 :] == later
+
+
+@pytest.mark.parametrize(
+    ("ending", "wanted", "words"),
+    [
+        ("os._exit(0)", 1, "sglhw merge: failed on crashed"),
+        ("os.remove('cpu.jsonl'); os._exit(0)", 2, "there is nothing to merge"),
+    ],
+)
+def test_a_run_that_ends_halfway_with_status_0_is_red(monkeypatch, tmp_path, capfd, ending, wanted, words):
+    """A kernel that ends the process takes the summary and the status with it; what has no end then is the report."""
+    test = tmp_path / "test_ends.py"
+    test.write_text(f"import os\ndef test_ends():\n    {ending}\n")
+    options = ("-p", "sglhw", "-p", "no:cacheprovider", "--sglhw-report", "cpu.jsonl")
+    pytest_run = [sys.executable, "-m", "pytest", *options, str(test)]
+    statuses = {}
+
+    def call(*command, **environ):
+        step = command[3] if command[2] == "pytest_sglhw" else command[2]
+        command = {"doctor": [sys.executable, "-c", ""], "pytest": pytest_run}.get(step, command)
+        statuses[step] = subprocess.run(command, cwd=tmp_path, timeout=60, check=False).returncode
+        return statuses[step]
+
+    monkeypatch.delenv("SGLHW_REPORT", raising=False)
+    monkeypatch.setattr(lane, "look", lambda name, reports: 0)
+    monkeypatch.setattr(lane, "save_machine", lambda name, reports: {})
+    monkeypatch.setattr(lane, "call", call)
+    (tmp_path / "cpu.jsonl").write_text("the report of an earlier run, which has its end\n")
+
+    assert lane.main(["cpu", "--reports", str(tmp_path)]) == wanted
+    assert statuses == {"doctor": 0, "pytest": 0, "merge": wanted}
+    assert words in capfd.readouterr().err
 
 
 def test_the_documentation_says_which_kernels_belong_to_a_torch():
