@@ -37,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if rest and not getattr(module, "PASSES_ARGUMENTS_ON", False):
         parser.error(f"unrecognized arguments: {' '.join(rest)} (see: sglhw {args.command} --help)")
     args.rest = rest
+    if sys.stdout is None:  # closed by whoever started this
+        return _unwritten(args.command, "the standard output is closed")
     for stream in (sys.stdout, sys.stderr):  # a name that the terminal can't write is no reason to say nothing
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -51,11 +53,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in _NO_PLACE:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        print(f"sglhw {args.command}: the output can't be written: {error.strerror}", file=sys.stderr)
-        return UNWRITTEN
+        return _unwritten(args.command, str(error.strerror))
+
+
+#: A full disk, a quota, a limit on the size of files.
+_NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _unwritten(command: str, why: str) -> int:
+    print(f"sglhw {command}: the output can't be written: {why}", file=sys.stderr)
+    return UNWRITTEN
 
 
 def _parser(wanted: str | None) -> argparse.ArgumentParser:

@@ -168,7 +168,9 @@ class Asker:
             if self._guests:
                 self._suspect([*self._guests], f"the child process was gone before {stage} began")
             self._end()  # a late effect of an earlier stage: this one is asked again
-        words = [f"it {status}" if status else "", *output.splitlines()[-1:]]
+        lines = output.splitlines()
+        last = next((line for line in reversed(lines) if "Error" in line), lines[-1] if lines else "")
+        words = [f"it {status}" if status else "", last]
         detail = ": ".join(filter(None, ("the child process ends before it answers", *words)))
         return Answer(stage, fault="crashed", detail=detail, output=output)
 

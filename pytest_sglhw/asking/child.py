@@ -24,6 +24,8 @@ _SEEN = 400
 _LONGEST_NAME = 200
 #: Where the requests are read: above what a package closes that means to close whatever it has inherited.
 _OUT_OF_REACH = 1000
+#: Python's own modules: a program may have a ``resource.py``.
+_OWN_PATH = [os.path.dirname(os.__file__), os.path.join(os.path.dirname(os.__file__), "lib-dynload")]
 _ALLOCATORS = ("zeros", "empty", "ones")
 
 
@@ -42,12 +44,13 @@ keeper, state, errors = _beside("child_keeper"), _beside("child_state"), _beside
 
 def main(job: dict[str, Any]) -> None:
     """Serve requests until the input ends, then leave without running anybody's exit handlers."""
-    keeper.go_on_below(lambda: _beside("processes"), job["nonce"])
+    sys.path[:] = _OWN_PATH
+    keeper.go_on_below(lambda: _beside("processes"), job["nonce"], job["ended"])
     requests = _private_input()
+    _limit(job["seconds"])
     sys.path[:], sys.argv[1:] = job["path"], []
     for name in job["poisoned"]:  # what hung or died once is not imported again, by anybody
         sys.modules[name] = None  # type: ignore[assignment]
-    _limit(job["seconds"])
     pid = os.getpid()
     while line := requests.readline():
         request = json.loads(line)
@@ -94,10 +97,11 @@ def _limit(seconds: float) -> None:
 
 
 def _answer(job: dict[str, Any], event: dict[str, Any]) -> None:
-    line = json.dumps({"nonce": job["nonce"], **event}) + "\n"
+    line = (json.dumps({"nonce": job["nonce"], **event}) + "\n").encode()
     descriptor = os.open(job["answers"], os.O_WRONLY | os.O_APPEND)
     try:
-        os.write(descriptor, line.encode())
+        while line:  # a limit or a full disk cuts it short first and raises then
+            line = line[os.write(descriptor, line) :]
     finally:
         os.close(descriptor)
 

@@ -15,7 +15,7 @@ from typing import Any
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def go_on_below(processes: Callable[[], Any], cookie: str) -> None:
+def go_on_below(processes: Callable[[], Any], cookie: str, ended: str) -> None:
     """Go on in a child of this process, which stays behind to be the parent of every orphan below it.
 
     A process that changed its session, cleared its environment and lost its parent would be found by nobody. This one
@@ -23,7 +23,10 @@ def go_on_below(processes: Callable[[], Any], cookie: str) -> None:
 
     :param processes: loads the module that finds and ends strays.
     :param cookie: by which they are found too.
+    :param ended: file for the exit status of the child: who asked may be unable to learn it from the system.
     """
+    with contextlib.suppress(AttributeError):  # Windows
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
     if not _inherits_orphans():
         return
     with contextlib.suppress(ValueError, OSError):
@@ -33,7 +36,7 @@ def go_on_below(processes: Callable[[], Any], cookie: str) -> None:
     except OSError:  # no more processes to be had: then without
         return
     if below:
-        _end_as(_status(below), processes, cookie)
+        _end_as(_status(below), processes, cookie, ended)
 
 
 def _inherits_orphans() -> bool:
@@ -55,8 +58,10 @@ def _status(below: int) -> int:
             return os.waitstatus_to_exitcode(status)
 
 
-def _end_as(status: int, processes: Callable[[], Any], cookie: str) -> None:
+def _end_as(status: int, processes: Callable[[], Any], cookie: str, ended: str) -> None:
     try:
+        with contextlib.suppress(OSError), open(ended, "w", encoding="ascii") as file:
+            file.write(str(status))
         processes().end_strays(cookie, os.getpid())
     finally:
         if status < 0:

@@ -34,6 +34,7 @@ class Child:
         job = {
             "nonce": self._nonce,
             "answers": str(answers),
+            "ended": str(Path(self._folder, "ended")),
             "path": [*map(str, sys.path)],
             "poisoned": poisoned,
             "seconds": cap,
@@ -102,7 +103,7 @@ class Child:
             if damage := self._damage():
                 return self._fault(stage, "garbled", damage)
             if gone:
-                return self._fault(stage, "crashed", told_exit(self._process.returncode)) if announced else None
+                return self._fault(stage, "crashed", told_exit(self._status())) if announced else None
             if time.monotonic() > deadline:
                 return self._late(stage, seconds)
             self._bound_output()
@@ -128,8 +129,15 @@ class Child:
 
     def last_words(self) -> tuple[str, str]:
         """Say how the process ended, if it did, and the last lines of its output."""
-        status = self._process.poll()
-        return "" if status is None else told_exit(status), self._tail()
+        gone = self._process.poll() is not None
+        return told_exit(self._status()) if gone else "", self._tail()
+
+    def _status(self) -> int:
+        """How the process ended, as it says itself: the system does not tell one that ignores SIGCHLD."""
+        try:
+            return int(Path(self._folder, "ended").read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return self._process.returncode
 
     def _bound_output(self) -> None:
         if os.fstat(self._output.fileno()).st_size > OUTPUT_LIMIT:

@@ -134,8 +134,7 @@ def read_torch_build() -> TorchBuild | None:
     folder = next(iter(spec.submodule_search_locations or ()), None)
     path = spec.origin or folder or "torch"
     try:
-        text = Path(folder or os.devnull, "version.py").read_bytes().removeprefix(BOM_UTF8)
-        values = _constants(text.decode(errors="replace"))
+        values = _constants(_beginning(Path(folder or os.devnull, "version.py")))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return TorchBuild(path, readable=False)
     version = values.pop("__version__", None)
@@ -151,6 +150,22 @@ def platform_strings(values: Mapping[str, str | None]) -> dict[str, str]:
 
 
 _NOT_PLATFORMS = frozenset({"debug", "git_version", "rocm"})
+
+
+#: Of a ``version.py`` that is longer nothing is believed: to parse it might take minutes.
+_LONGEST = 1 << 16
+
+
+def _beginning(path: Path) -> str:
+    """Return the text of a file.
+
+    :raises ValueError: it is longer than anything that says what torch is.
+    """
+    with path.open("rb") as file:
+        text = file.read(_LONGEST + 1)
+    if len(text) > _LONGEST:
+        raise ValueError(path)
+    return text.removeprefix(BOM_UTF8).decode(errors="replace")
 
 
 def _constants(source: str) -> dict[str, str | None]:
