@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_sglhw.conformance.family import Draw, KernelFunction
 
 INDEX_DTYPES = {"int64": torch.int64, "int32": torch.int32}
+STRIDED = " strided"
 
 
 class Run(NamedTuple):
@@ -83,7 +84,12 @@ class Rows:
     @property
     def index_dtype(self) -> torch.dtype:
         """The dtype of the index tensors."""
-        return INDEX_DTYPES[self.index]
+        return INDEX_DTYPES[self.index.removesuffix(STRIDED)]
+
+    @property
+    def index_stride(self) -> int:
+        """Elements from one index to the next, of the index tensors that the kernel takes with a stride."""
+        return 2 if self.index.endswith(STRIDED) else 1
 
 
 def moves(count: int, option: str, rows: int, rng: random.Random) -> list[tuple[int, int]]:
@@ -131,6 +137,10 @@ class RunTrial(Trial):
         """See :class:`Trial`."""
         function(*arguments, **self.workload.keywords(self, self.case))
         return {}
+
+    def kept(self, arguments: Sequence[Any]) -> Mapping[str, Any]:
+        """See :class:`Trial`."""
+        return {name: arguments[at] for name, at in self.workload.kept.items()}
 
     def expected(self) -> Mapping[str, torch.Tensor]:
         """See :class:`Trial`: apply the runs to the first bytes, all reads before all writes."""
@@ -274,6 +284,11 @@ class RowsWorkload(Workload):
     @abstractmethod
     def arguments(self, trial: RunTrial, case: Rows) -> list[Any]:
         """The positional arguments of one call."""
+
+    @property
+    def kept(self) -> Mapping[str, int]:
+        """Positions of the arguments that the kernel may not change, by name, see :meth:`Trial.kept`."""
+        return {}
 
     def keywords(self, trial: RunTrial, case: Rows) -> Mapping[str, Any]:
         """The keyword arguments of one call."""

@@ -1,7 +1,8 @@
 """SGLang's JIT transfers between a host pool and a device pool (``transfer_hicache_*``), and their relatives.
 
-Targets come before sources, the opposite of ``sgl_kernel.kvcacheio``. Index tensors may be int32 or int64. The device
-pool is one tensor of rows per layer; the host pool is layer first (``[layer, row]``) or page first (``[row, layer]``).
+Targets come before sources, the opposite of ``sgl_kernel.kvcacheio``. Index tensors may be int32 or int64, both alike,
+and must be contiguous: each tensor is compared with what the kernel takes before anything is launched. The device pool
+is one tensor of rows per layer; the host pool is layer first (``[layer, row]``) or page first (``[row, layer]``).
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_sglhw.conformance.checks import LAWS
-from pytest_sglhw.conformance.families.runs import Area, Rows, RowsWorkload, Run, RunTrial
-from pytest_sglhw.conformance.family import Kernel
+from pytest_sglhw.conformance.families.runs import STRIDED, Area, Rows, RowsWorkload, Run, RunTrial
+from pytest_sglhw.conformance.family import ErrorInput, Kernel
 from pytest_sglhw.conformance.index_patterns import of_pages
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     from pytest_sglhw.conformance.cells import Cell
+    from pytest_sglhw.conformance.family import Trial
 
 
 class HostTransfer(RowsWorkload):
@@ -81,6 +84,22 @@ class HostTransfer(RowsWorkload):
         rows, _ = self._by_side(case.source_rows, case.target_rows)
         return (layer * rows + row) * case.widths[0]
 
+    def errors(self, trial: Trial) -> Iterator[ErrorInput]:
+        """See :class:`Workload`: every index tensor and every table is looked at before anything is launched."""
+        assert isinstance(trial, RunTrial)
+        for name, at in self.kept.items():
+            yield from self.index_errors(trial, name, at) if "indices" in name else _table_errors(name, at)
+
+    def index_errors(self, trial: RunTrial, name: str, at: int) -> Iterator[ErrorInput]:
+        """What an index tensor may not be: of another type or length than its twin, strided, or elsewhere."""
+        yield _unlike(f"one of {name} too many", at, lambda rows: torch.cat((rows, rows.new_zeros(1))))
+        other = torch.int64 if trial.case.index_dtype == torch.int32 else torch.int32
+        yield _unlike(f"{name} of type {other}", at, lambda rows: rows.to(other))
+        if len(trial.case.pairs) > 1:
+            yield _unlike(f"{name} with a stride", at, _strided, "Tensor is not contiguous as expected")
+        if not trial.place.is_cpu:
+            yield _unlike(f"{name} on the CPU", at, torch.Tensor.cpu)
+
     def _by_side(self, source: int, target: int) -> tuple[int, int]:
         """(source, target) as (host, device)."""
         return (source, target) if self.load else (target, source)
@@ -97,8 +116,30 @@ class HostTransfer(RowsWorkload):
         return case.widths[0] * (case.layers if cell.layout == "page_first" else 1)
 
 
+def _unlike(name: str, at: int, change: Callable[[torch.Tensor], torch.Tensor], cause: str = "") -> ErrorInput:
+    """One tensor that is not what the kernel takes."""
+
+    def spoil(arguments: list[Any]) -> None:
+        arguments[at] = change(arguments[at])
+
+    return ErrorInput(name, spoil, RuntimeError, cause or "Tensor match failed")
+
+
+def _strided(rows: torch.Tensor) -> torch.Tensor:
+    return rows.repeat_interleave(2)[::2]
+
+
+def _table_errors(name: str, at: int) -> Iterator[ErrorInput]:
+    yield _unlike(f"{name} of type int64", at, lambda table: table.view(torch.int64))
+
+
 class OneLayer(HostTransfer):
     """``transfer_hicache_one_layer``: tensors of the layer's rows; those of a page-first host pool are strided."""
+
+    @property
+    def kept(self) -> Mapping[str, int]:
+        """See :class:`RowsWorkload`."""
+        return {"indices_dst": len(self.parts), "indices_src": 2 * len(self.parts) + 1}
 
     def arguments(self, trial: RunTrial, case: Rows) -> list[Any]:
         """See :class:`RowsWorkload`."""
@@ -121,6 +162,15 @@ class OneLayer(HostTransfer):
 
 class AllLayers(HostTransfer):
     """``transfer_hicache_all_layer``: uint64 tables of addresses, one per layer, and the bytes from row to row."""
+
+    @property
+    def kept(self) -> Mapping[str, int]:
+        """See :class:`RowsWorkload`."""
+        sides = ([f"{table}_{side}" for table in self._tables()] + [f"indices_{side}"] for side in ("dst", "src"))
+        return {name: at for at, name in enumerate(name for names in sides for name in names)}
+
+    def _tables(self) -> list[str]:
+        return ["k_ptr", "v_ptr"] if len(self.parts) == 2 else ["ptr"]
 
     def arguments(self, trial: RunTrial, case: Rows) -> list[Any]:
         """See :class:`RowsWorkload`."""
@@ -154,12 +204,34 @@ class Staged(AllLayers):
     """``transfer_hicache_all_layer_staged_lf_pf``: whole pages, through a staging buffer of a few pages.
 
     A pair is a page here; the option says how many pages the staging buffer holds. Destination indices stay on the CPU.
+    Source indices may have a stride: the first of each page is taken.
     """
 
+    indices = ("int64", "int32", f"int64{STRIDED}", f"int32{STRIDED}")
     widths = ((16, 16), (128, 128), (576, 576))
     counts = (1, 2, 3, 5, 0)
     options = ("64", "1", "2")
     bases = (0,)
+
+    @property
+    def kept(self) -> Mapping[str, int]:
+        """See :class:`RowsWorkload`."""
+        names = (*(f"{table}_src" for table in self._tables()), "src_indices", "dst_indices")
+        return {name: at for at, name in enumerate(names)}
+
+    def errors(self, trial: Trial) -> Iterator[ErrorInput]:
+        """See :class:`Workload`; where there is no page, nothing is looked at."""
+        return super().errors(trial) if trial.case.pairs else iter(())
+
+    def index_errors(self, trial: RunTrial, name: str, at: int) -> Iterator[ErrorInput]:
+        """What destination indices may not be; a launch sees those of its chunk of pages."""
+        if name == "src_indices":
+            return
+        yield _unlike(f"{name} of type int32", at, torch.Tensor.int)
+        if min(int(trial.case.option), len(trial.case.pairs)) * trial.cell.page_size > 1:
+            yield _unlike(f"{name} with a stride", at, _strided, "Tensor is not contiguous as expected")
+        if not trial.place.is_cpu:
+            yield _unlike(f"{name} on the device", at, trial.place.put)
 
     def bulk_pairs(
         self, cell: Cell, count: int, option: str, rng: random.Random
@@ -205,7 +277,7 @@ class Staged(AllLayers):
         hosts = [trial.view(f"host {part}", dtype, -1, case.layers, 1, width) for part in self.parts]
         return [
             *tables,
-            trial.index(sources, case.index_dtype),
+            trial.index(sources, case.index_dtype, case.index_stride),
             torch.tensor(targets, dtype=torch.int64),
             *staging,
             *hosts,
@@ -224,6 +296,11 @@ class Mamba(HostTransfer):
     options = ("packed",)
     indices = ("int64",)
 
+    @property
+    def kept(self) -> Mapping[str, int]:
+        """See :class:`RowsWorkload`."""
+        return {**({} if self.load else {"src_ptrs": 0}), "src_indices": 2, "dst_indices": 3}
+
     def arguments(self, trial: RunTrial, case: Rows) -> list[Any]:
         """See :class:`RowsWorkload`."""
         host, width = trial.view("host state", torch.uint8, -1, case.layers * case.widths[0]), case.widths[0]
@@ -238,7 +315,7 @@ class Mamba(HostTransfer):
 _KV, _LATENT = ("K", "V"), ("latent",)
 _BOTH = ("layer_first", "page_first")
 _DTYPES = ("bfloat16", "float8_e4m3fn", "uint8")
-_LAWS = (LAWS["repeat"], LAWS["split"])
+_LAWS = (LAWS["repeat"], LAWS["split"], LAWS["errors"])
 
 
 def _row(

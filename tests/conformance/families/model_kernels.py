@@ -139,12 +139,28 @@ def move_nvfp4_native_scales(k_scale, v_scale, tgt_loc, src_loc):
 # --- between host and device ---
 
 
+def _match(tensors, *dtypes):
+    """Hold tensors to one length and to one of the dtypes, and to lie packed."""
+    first = tensors[0]
+    for tensor in tensors:
+        cause = None
+        if tensor.shape != first.shape:
+            cause = "Size mismatch"
+        elif not tensor.is_contiguous():
+            cause = "Tensor is not contiguous as expected"
+        elif tensor.dtype not in dtypes or tensor.dtype != first.dtype:
+            cause = "DType mismatch"
+        if cause:
+            raise RuntimeError(f"Tensor match failed for {tensor.shape}\n- Root cause: {cause}")
+
+
 def transfer_hicache_one_layer(k_dst, v_dst, idx_dst, k_src, v_src, idx_src, *, element_dim, page_size):
     for target, source in ((k_dst, k_src), (v_dst, v_src)):
         transfer_hicache_one_layer_mla(target, idx_dst, source, idx_src, element_dim=element_dim, page_size=page_size)
 
 
 def transfer_hicache_one_layer_mla(dst, idx_dst, src, idx_src, *, element_dim, page_size):
+    _match([idx_src, idx_dst], torch.int32, torch.int64)
     dst, src = dst.view(-1, element_dim), src.view(-1, element_dim)
     item = dst.element_size()
     _rows(
@@ -155,6 +171,7 @@ def transfer_hicache_one_layer_mla(dst, idx_dst, src, idx_src, *, element_dim, p
 def transfer_hicache_all_layer(
     k_dst, v_dst, idx_dst, k_src, v_src, idx_src, *, kv_cache_src_stride_bytes, kv_cache_dst_stride_bytes, **others
 ):
+    _match([k_src, v_src, k_dst, v_dst], torch.uint64)
     for dst, src in ((k_dst, k_src), (v_dst, v_src)):
         transfer_hicache_all_layer_mla(
             dst,
@@ -170,11 +187,15 @@ def transfer_hicache_all_layer(
 def transfer_hicache_all_layer_mla(
     dst, idx_dst, src, idx_src, *, cache_src_stride_bytes, cache_dst_stride_bytes, element_size, page_size
 ):
+    _match([src, dst], torch.uint64)
+    _match([idx_src, idx_dst], torch.int32, torch.int64)
     for target, source in zip(dst.tolist(), src.tolist(), strict=True):
         _rows(target, source, element_size, idx_dst, idx_src, cache_dst_stride_bytes, cache_src_stride_bytes)
 
 
 def transfer_hicache_all_layer_staged_lf_pf(k_src, v_src, src, dst, staging_k, staging_v, k_dst, v_dst, *, page_size):
+    if len(src):
+        _match([k_src, v_src], torch.uint64)
     transfer_hicache_all_layer_mla_staged_lf_pf(k_src, src, dst, staging_k, k_dst, page_size=page_size)
     transfer_hicache_all_layer_mla_staged_lf_pf(v_src, src, dst, staging_v, v_dst, page_size=page_size)
 
@@ -186,6 +207,8 @@ def transfer_hicache_all_layer_mla_staged_lf_pf(ptr_src, src_indices, dst_indice
     starts = list(range(0, len(src_indices), page_size))
     for begin in range(0, len(starts), capacity):
         chunk = starts[begin : begin + capacity]
+        _match([ptr_src], torch.uint64)
+        _match([dst_indices[begin * page_size : (begin + len(chunk)) * page_size]], torch.int64)
         for place, start in enumerate(chunk):
             for token in range(page_size):
                 for layer, address in enumerate(ptr_src.tolist()):
@@ -197,11 +220,14 @@ def transfer_hicache_all_layer_mla_staged_lf_pf(ptr_src, src_indices, dst_indice
 
 
 def transfer_kv_mamba_pf_lf(src, dst, src_indices, dst_indices, layer_id, item_size, src_layout_dim):
+    _match([src_indices, dst_indices], torch.int64)
     base = src.data_ptr() + layer_id * item_size
     _rows(dst.data_ptr(), base, item_size, dst_indices, src_indices, item_size, src_layout_dim)
 
 
 def transfer_kv_mamba_lf_pf(src_ptrs, dst, src_indices, dst_indices, item_size, dst_layout_dim, num_layers):
+    _match([src_ptrs], torch.uint64)
+    _match([src_indices, dst_indices], torch.int64)
     for layer in range(num_layers):
         base = dst.data_ptr() + layer * item_size
         _rows(base, int(src_ptrs[layer]), item_size, dst_indices, src_indices, dst_layout_dim, item_size)

@@ -150,6 +150,44 @@ def _first_chunk_only(models, name):
     return transfer
 
 
+def _strided_taken_for_packed(models, name):
+    """Refusals as they are, but a tensor with a stride is read as if it had none."""
+
+    def transfer(k_dst, v_dst, idx_dst, k_src, v_src, idx_src, **keywords):
+        idx_dst, idx_src = (each.as_strided(each.shape, (1,)) for each in (idx_dst, idx_src))
+        models.transfer_hicache_one_layer(k_dst, v_dst, idx_dst, k_src, v_src, idx_src, **keywords)
+
+    return transfer
+
+
+def _other_tables_unseen(models, name):
+    """Only the first table is looked at."""
+
+    def transfer(k_dst, v_dst, idx_dst, k_src, v_src, idx_src, **keywords):
+        v_src = v_src.view(torch.uint64)
+        models.transfer_hicache_all_layer(k_dst, v_dst, idx_dst, k_src, v_src, idx_src, **keywords)
+
+    return transfer
+
+
+def _stride_of_sources_ignored(models, name):
+    """The first index of a page is looked for as if the indices lay packed."""
+
+    def transfer(table, src, dst, staging, host, *, page_size):
+        packed = src.as_strided(src.shape, (1,))
+        models.transfer_hicache_all_layer_mla_staged_lf_pf(table, packed, dst, staging, host, page_size=page_size)
+
+    return transfer
+
+
+def _indices_as_scratch(models, name):
+    def transfer(dst, idx_dst, src, idx_src, **keywords):
+        models.transfer_hicache_one_layer_mla(dst, idx_dst, src, idx_src, **keywords)
+        idx_src.fill_(1 << 20)
+
+    return transfer
+
+
 def _layer_ignored(models, name):
     original = models.transfer_kv_mamba_pf_lf
     return lambda src, dst, a, b, layer, item, dim: original(src, dst, a, b, 0, item, dim)
@@ -213,6 +251,10 @@ MUTANTS = (
     ("translate_padded_hisparse_locations", _int64_always, {"reference"}),
     ("transfer_hicache_all_layer", _first_layer_only, {"reference"}),
     ("transfer_hicache_all_layer_mla_staged_lf_pf", _first_chunk_only, {"reference"}),
+    ("transfer_hicache_all_layer_mla_staged_lf_pf", _stride_of_sources_ignored, {"reference", "untouched"}),
+    ("transfer_hicache_one_layer", _strided_taken_for_packed, {"errors"}),
+    ("transfer_hicache_all_layer", _other_tables_unseen, {"errors"}),
+    ("transfer_hicache_one_layer_mla", _indices_as_scratch, {"source"}),
     ("transfer_kv_mamba_pf_lf", _layer_ignored, {"reference"}),
     ("transfer_cache_dsv4_mla", _scales_stay, {"reference"}),
     ("transfer_hicache_one_layer_page_unified_lf", _kv_swapped_in_page, {"reference"}),
@@ -231,7 +273,7 @@ def test_planted_fault_breaks_a_law(name, plant, laws, models, run_cell):
     broken = set()
     for cell in KERNELS[name].cells():
         try:
-            run_cell(KERNELS[name], cell, provider, examples=12)
+            run_cell(KERNELS[name], cell, provider, examples=30)
         except BrokenLawError as error:
             broken.add(error.law)
     assert broken
