@@ -77,22 +77,37 @@ def as_dict(value: Any) -> Any:
 
 
 def encodable(value: T) -> T:
-    """Return a copy of a record whose every text can be written as UTF-8: what no encoding knows becomes an escape.
+    """Return a copy of a record whose every text can be written and shown: anything else in it becomes an escape.
 
-    A variable of the environment or what a driver says may be any bytes; Python keeps them as surrogates,
-    which neither a report nor the way to a worker can carry.
+    A variable of the environment or what a driver says may be any bytes; Python keeps them as surrogates, which neither
+    a report nor the way to a worker can carry. What a terminal takes for a command stays out of every reason as well.
     """
     return replace(value, **{name: _encodable(getattr(value, name)) for name in value._fields})
 
 
 def _encodable(value: Any) -> Any:
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+        return value if value.isprintable() else _escaped(value, "\n\t")
     if isinstance(value, Record):
         return encodable(value)
     if isinstance(value, dict):
         return {_encodable(key): _encodable(item) for key, item in value.items()}
     return type(value)(map(_encodable, value)) if isinstance(value, (tuple, list)) else value
+
+
+def printable(text: str) -> str:
+    """Return ``text`` on one line, with what could move the cursor, start a command or turn the line around escaped.
+
+    A CI runner reads commands from the log: ``##[...]`` anywhere in a line and ``::...`` at its start.
+    """
+    text = text.replace("##[", "#\\x23[")
+    if text.lstrip().startswith("::"):
+        text = text.replace("::", "\\x3a:", 1)
+    return text if text.isprintable() else _escaped(text)
+
+
+def _escaped(text: str, kept: str = "") -> str:
+    return "".join(char if char.isprintable() or char in kept else ascii(char)[1:-1] for char in text)
 
 
 def _values(record: Any) -> tuple[Any, ...]:

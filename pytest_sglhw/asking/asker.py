@@ -93,10 +93,7 @@ class Asker:
             return Answer(stage, fault="crashed", detail=f"not asked again: {self.poisoned[top]}")
         if self._half < _LEAST:
             return Answer(stage, fault="hung", detail=f"not asked: {self._used_up}")
-        try:
-            answer = self._fairly(stage, do, arguments, guest or top)
-        except OSError as error:
-            answer = Answer(stage, fault="crashed", detail=f"no child process could be started: {error}")
+        answer = self._fairly(stage, do, arguments, guest or top)
         if answer.fault == "hung":
             self._hung.append(stage)
         if answer.fault:
@@ -153,7 +150,11 @@ class Asker:
         status, output = "", ""
         for _ in range(2):
             if self._child is None:
-                self._child = Child(self.cap, self._environ, tuple(self.poisoned))
+                try:
+                    self._child = Child(self.cap, self._environ, tuple(self.poisoned))
+                except Exception as error:  # noqa: BLE001 (an audit hook raises what it likes)
+                    told = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+                    return Answer(stage, fault="crashed", detail=f"no child process could be started: {told}")
                 for before in self._before:
                     answer = self._put(self._child, *before)
                     if answer is None or answer.fault:

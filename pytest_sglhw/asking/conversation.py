@@ -35,7 +35,7 @@ class Child:
             "nonce": self._nonce,
             "answers": str(answers),
             "ended": str(Path(self._folder, "ended")),
-            "path": [*map(str, sys.path)],
+            "path": [folder for folder in sys.path if isinstance(folder, str)],
             "poisoned": poisoned,
             "seconds": cap,
         }

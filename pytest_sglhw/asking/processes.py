@@ -45,7 +45,7 @@ class Watch:
 
         self._process: subprocess.Popen[bytes] | None = None
         if os.name == "posix":
-            with contextlib.suppress(OSError):  # no process to be had: then without
+            with contextlib.suppress(Exception):  # no process to be had (an audit hook raises what it likes): without
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", "-S", __file__, cookie, folder],
                     stdin=subprocess.PIPE,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_sglhw.environment.records import STATES, CapabilityState, Device, Environment
+from pytest_sglhw.record import printable
 
 
 def render(environment: Environment) -> str:
     """Return the text that ``sglhw doctor`` prints."""
-    return "\n".join([*_machine(environment), *_capabilities(environment), *_disagreements(environment)])
+    lines = [*_machine(environment), *_capabilities(environment), *_disagreements(environment)]
+    return "\n".join(map(printable, lines))
 
 
 def _machine(e: Environment) -> Iterator[str]:

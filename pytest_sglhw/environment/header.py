@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_sglhw.record import printable
+
 if TYPE_CHECKING:
     from pytest_sglhw.environment.detection import Detection
     from pytest_sglhw.environment.static import StaticFacts
@@ -16,7 +18,7 @@ def header(detection: Detection, settings: Settings) -> str:
         known = detection.environment()
         devices = f", {len(known.devices)} devices" if len(known.devices) != 1 else ", 1 device"
         return f"sglhw: FAKE {settings.fake}: {known.platform}{devices if known.devices else ''}"
-    return f"sglhw: {static_line(detection.static)}"
+    return f"sglhw: {printable(static_line(detection.static))}"
 
 
 def static_line(static: StaticFacts) -> str:

@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
 
-def distributions(paths: Iterable[str]) -> dict[str, str]:
+def distributions(paths: Iterable[object]) -> dict[str, str]:
     """Return ``{normalised name: version}`` of what is installed on ``paths``; the first on the path wins."""
     found: dict[str, str] = {}
     for path in paths:
+        if not isinstance(path, str):
+            continue
         try:
             names = os.listdir(path or ".")
         except OSError:  # zip files and paths that are not there

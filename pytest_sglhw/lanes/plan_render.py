@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from pytest_sglhw.record import printable
 from pytest_sglhw.report.markdown import inline
-from pytest_sglhw.report.terminal import printable
 
 if TYPE_CHECKING:
     from pytest_sglhw.lanes.plan import Plan, Row

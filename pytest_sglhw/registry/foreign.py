@@ -38,7 +38,7 @@ def foreign_rows(entry_points: Iterable[EntryPoint], timeout: float) -> list[tup
 
 
 def _origin(point: EntryPoint) -> str:
-    owner = point.dist.name if point.dist else "an unknown distribution"
+    owner = (point.dist and point.dist.name) or "an unknown distribution"  # metadata may lack the name
     return f"entry point {point.name!r} of {owner}"
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
+from pytest_sglhw.errors import RegistryError
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
@@ -19,16 +21,32 @@ def entry_points(group: str) -> Iterable[EntryPoint]:
     run. It is asked only where a distribution names the group, or where something may be installed in a way that a look
     at folders does not show.
     """
-    if not (_hidden_from_folders() or any(_names(group, folder) for folder in sys.path)):
+    # Whatever else stands in the path is passed over by Python's own imports too.
+    path = [folder for folder in sys.path if isinstance(folder, str)]
+    if not (_hidden_from_folders(path) or any(_names(group, folder) for folder in path)):
         return ()
     from importlib.metadata import entry_points as of_all
 
-    return of_all(group=group)
+    try:
+        return of_all(group=group)
+    except Exception as error:
+        raise RegistryError(f"{_unreadable()} can't be read: {type(error).__name__}: {error}") from error
 
 
-def _hidden_from_folders() -> bool:
+def _unreadable() -> str:
+    from importlib.metadata import distributions
+
+    for distribution in distributions():
+        try:
+            _ = distribution.entry_points
+        except Exception:  # noqa: BLE001 (whatever a parser raises for rubbish)
+            return f"the entry points of {distribution.metadata['Name']} in {distribution.locate_file('')}"
+    return "the entry points of what is installed"
+
+
+def _hidden_from_folders(path: Iterable[str]) -> bool:
     finders = (finder for finder in sys.meta_path if finder is not PathFinder)
-    return any(hasattr(finder, "find_distributions") for finder in finders) or any(map(os.path.isfile, sys.path))
+    return any(hasattr(finder, "find_distributions") for finder in finders) or any(map(os.path.isfile, path))
 
 
 def _names(group: str, folder: str) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_sglhw.errors import RegistryError
 from pytest_sglhw.record import as_dict
 from pytest_sglhw.registry.loading import as_registry_error, built_in
 from pytest_sglhw.registry.no_torch import without_torch
+
+if TYPE_CHECKING:
+    from pytest_sglhw.registry.registry import Registry
 
 _TABLES = ("platforms", "capabilities", "providers")
 
@@ -20,7 +23,7 @@ def rows(origin: str, value: str) -> dict[str, Any]:
     before = {table: set(getattr(registry, table)) for table in _TABLES}
     try:
         with as_registry_error(f"{origin} ({value})"), without_torch():
-            EntryPoint("", value, "").load()(registry)
+            _call(value, registry)
     except RegistryError as error:
         return {"refused": str(error)}
     except KeyboardInterrupt:
@@ -29,6 +32,13 @@ def rows(origin: str, value: str) -> dict[str, Any]:
         table: [_plain(name, row) for name, row in getattr(registry, table).items() if name not in before[table]]
         for table in _TABLES
     }
+
+
+def _call(value: str, registry: Registry) -> None:
+    if not EntryPoint.pattern.match(value):
+        raise ValueError(f"{value!r} names no function. Valid: module:function.")
+    if hasattr(EntryPoint("", value, "").load()(registry), "__await__"):
+        raise TypeError("it is a coroutine function, which nobody awaits. Valid: a plain function.")
 
 
 def _plain(name: str, row: Any) -> Any:

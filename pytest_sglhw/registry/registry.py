@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pytest_sglhw.errors import RegistryError
 
 if TYPE_CHECKING:
+    from pytest_sglhw.record import Record
     from pytest_sglhw.registry.capabilities import Capability
     from pytest_sglhw.registry.platforms import Platform
 
 ENTRY_POINT_GROUP = "sglhw"
+BUILT_IN = "built in"
 
 
 class Registry:
@@ -27,7 +29,7 @@ class Registry:
         self._rows = capabilities
         self.platforms: dict[str, Platform] = {}
         self.providers: dict[str, tuple[str, str]] = {}
-        self.origin = "built in"
+        self.origin = BUILT_IN
 
     @cached_property
     def capabilities(self) -> dict[str, Capability]:
@@ -44,6 +46,8 @@ class Registry:
         from pytest_sglhw.registry.platforms import Platform, platform_from_row
 
         platform = row if isinstance(row, Platform) else self._built(platform_from_row, row, origin=self.origin)
+        if self.origin != BUILT_IN:
+            self._check_shape(platform)
         self._check_name("platform", platform.name, self.platforms)
         self.platforms[platform.name] = platform
 
@@ -55,6 +59,7 @@ class Registry:
         from pytest_sglhw.registry.capabilities import Capability, capability_from_row
 
         capability = row if isinstance(row, Capability) else self._built(capability_from_row, row, origin=self.origin)
+        self._check_shape(capability)
         self._check_name("capability", capability.name, self.capabilities)
         self.capabilities[capability.name] = capability
 
@@ -78,6 +83,12 @@ class Registry:
             return make(row, **extra)
         except (TypeError, KeyError) as error:
             raise RegistryError(f"invalid row {dict(row)!r} from {self.origin}: {error}") from error
+
+    def _check_shape(self, record: Record) -> None:
+        from pytest_sglhw.registry.shapes import misfits
+
+        for misfit in misfits(record):
+            raise RegistryError(f"invalid row {getattr(record, 'name', None)!r} from {self.origin}: {misfit}")
 
     def _check_name(self, kind: str, name: str, taken: Mapping[str, Any]) -> None:
         if not isinstance(name, str) or not _is_name(name):

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
+from pytest_sglhw.record import printable
 from pytest_sglhw.report.findings import FAIL_ON, Finding, Findings, find
 from pytest_sglhw.report.matrix import Matrix, build
 from pytest_sglhw.report.merge import Run, Runs, merge
 from pytest_sglhw.report.reader import read_file
-from pytest_sglhw.report.terminal import line_of, printable
+from pytest_sglhw.report.terminal import line_of
 
 FORMATS = {
     "terminal": "pytest_sglhw.report.terminal",

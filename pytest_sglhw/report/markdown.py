@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from pytest_sglhw.record import printable
 from pytest_sglhw.report.findings import FAIL_ON, Finding, Findings
 from pytest_sglhw.report.summary import Table, fakes, heading, headline, tables
-from pytest_sglhw.report.terminal import printable
 
 if TYPE_CHECKING:
     from pytest_sglhw.report.matrix import Matrix

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from pytest_sglhw.record import printable
 from pytest_sglhw.report.summary import Table, fakes, heading, headline, tables
 
 if TYPE_CHECKING:
@@ -13,19 +14,6 @@ if TYPE_CHECKING:
 
 #: A longer list ends in a count: the other formats have all of it.
 LINES_SHOWN = 30
-
-
-def printable(text: str) -> str:
-    """Return ``text`` on one line, with what could move the cursor, start a command or turn the line around escaped.
-
-    A CI runner reads commands from the log: ``##[...]`` anywhere in a line and ``::...`` at its start.
-    """
-    text = text.replace("##[", "#\\x23[")
-    if text.lstrip().startswith("::"):
-        text = text.replace("::", "\\x3a:", 1)
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def render(matrix: Matrix, findings: Findings) -> str:

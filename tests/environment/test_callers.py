@@ -114,3 +114,44 @@ def test_signals_that_the_caller_ignores_do_not_keep_a_hang_alive(tmp_path, numb
     before = f"import signal; signal.signal({int(number)}, signal.SIG_IGN)\n"
 
     assert asked(tmp_path, files, before, timeout=60)["capabilities"]["kvcacheio"]["state"] == "unknown"
+
+
+#: What a program may have in its search path, which Python's own imports pass over.
+NO_FOLDERS = ["b'/tmp'", "None", "5", "object()", "__import__('pathlib').Path('nowhere')"]
+
+
+@pytest.mark.parametrize("what", NO_FOLDERS)
+def test_what_is_no_folder_in_the_search_path_is_passed_over(tmp_path, what):
+    """As by Python's own imports, here and in the child."""
+    found = asked(tmp_path, h100() | FLASHINFER, f"import sys; sys.path.append({what})\n")
+
+    assert (found["platform"], found["capabilities"]["flashinfer"]["state"]) == ("cuda", "available")
+
+
+FORBIDS = {
+    "audit hook": (
+        "import sys\n"
+        "def hook(event, _):\n"
+        "    if event == 'subprocess.Popen': raise RuntimeError('not here')\n"
+        "sys.addaudithook(hook)\n"
+    ),
+    "replaced": (
+        "import subprocess\n"
+        "class Popen(subprocess.Popen):\n"
+        "    def __init__(self, *args, **options): raise RuntimeError('not here')\n"
+        "subprocess.Popen = Popen\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("how", FORBIDS)
+def test_a_program_that_forbids_processes_gets_an_unknown_platform(tmp_path, monkeypatch, how):
+    """Whatever its policy raises; and no folder is left."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    found = asked(tmp_path, h100(), FORBIDS[how])
+
+    assert found["platform"] == "unknown"
+    assert found["reason"] == ("import of torch crashed: no child process could be started: RuntimeError: not here")
+    assert not list(temporary.iterdir())

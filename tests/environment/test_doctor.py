@@ -135,3 +135,17 @@ def test_a_name_is_no_flood(tmp_path):
     seen = doctor(tmp_path, torch)
 
     assert seen.record["devices"][0]["name"] == "H" * 200
+
+
+def test_nothing_that_a_package_says_moves_the_cursor(tmp_path):
+    """Or begins a line of its own, as a platform or as a command to a CI runner."""
+    says = "import os; os.write(1, b'\\x1b[2J::error::no\\n'); raise RuntimeError('\\x1b]0;no\\x07 \\u202e')"
+    files = h100("\n__version__ = '2.11\\x1b[31m\\nplatform      cpu: no'\n") | {"flashinfer/__init__.py": says}
+    done = command(tmp_path, files)
+    record = doctor(tmp_path, files).record["capabilities"]["flashinfer"]
+
+    shown = done.stdout.decode()
+    assert [char for char in shown if not (char.isprintable() or char == "\n")] == []
+    assert r"torch         2.11\x1b[31m\nplatform      cpu: no" in shown
+    assert [line for line in shown.splitlines() if line.lstrip().startswith("::")] == []
+    assert record["reason"] == r"importing flashinfer raised RuntimeError: \x1b]0;no\x07 \u202e"

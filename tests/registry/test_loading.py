@@ -10,7 +10,11 @@ import pytest
 
 from pytest_sglhw.errors import RegistryError
 from pytest_sglhw.registry import load
+from pytest_sglhw.registry.capabilities import Capability, Ladder, Signal
+from pytest_sglhw.registry.loading import built_in
 from pytest_sglhw.registry.no_torch import TorchRefusedError, without_torch
+from pytest_sglhw.registry.platforms import ArchRule, Platform
+from pytest_sglhw.registry.shapes import _SHAPES, misfits
 
 _NUMBERS = itertools.count()
 WHO = "entry point 'mine' of my-rows"
@@ -55,6 +59,10 @@ BAD = {
         "failed: E (its message raised SystemExit)",
     ),
     "has no such function": ("", "failed: AttributeError: module '{module}' has no attribute 'register'"),
+    "is a coroutine function": (
+        "async def register(registry): pass",
+        "failed: TypeError: it is a coroutine function, which nobody awaits. Valid: a plain function.",
+    ),
     "is no function": ("register = 5", "failed: TypeError: 'int' object is not callable"),
 }
 
@@ -125,13 +133,14 @@ def test_what_an_entry_point_adds_is_there_and_its_module_is_not(install, capfd)
 
 def test_what_is_no_plain_data_is_refused(install):
     """It could not come from the other process as it is."""
-    row = "{'name': 'own', 'summary': 's', 'platforms': {'cuda': {1, 2}}}"
-    module = install(f"def register(registry): registry.add_capability({row})")
+    row = "{'name': 'own', 'summary': 's', 'platforms': types.MappingProxyType({'cuda': ''})}"
+    module = install(f"import types\ndef register(registry): registry.add_capability({row})")
     with pytest.raises(RegistryError) as error:
         load()
 
     assert str(error.value) == (
-        f"{WHO} ({module}:register) adds what is no plain data: TypeError: Object of type set is not JSON serializable"
+        f"{WHO} ({module}:register) adds what is no plain data: TypeError: Object of type mappingproxy is not JSON"
+        " serializable"
     )
 
 
@@ -261,3 +270,87 @@ def test_a_hook_that_fails_is_wrong_usage(pytester, case):
     who = f"hook pytest_sglhw_register of {conftest}"
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: *{words.format(who=who)}"])
+
+
+#: A row whose columns hold something else -> what the error says of it.
+SHAPES = {
+    "no platforms": ({"platforms": None}, "platforms is None. Valid: a mapping of text to text."),
+    "a set of archs": (
+        {"archs": {"cuda": {"sm90"}}},
+        "archs is {'cuda': {'sm90'}}. Valid: a mapping of text to sequences of texts.",
+    ),
+    "a text for texts": (
+        {"probe": {"distributions": "mine"}},
+        "probe: distributions is 'mine'. Valid: a sequence of texts.",
+    ),
+    "a module that is none": ({"probe": {"module": 5}}, "probe: module is 5. Valid: a text or None."),
+    "a pattern that is none": (
+        {"signals": [{"exception": "E", "match": None}]},
+        "signals: match is None. Valid: a text.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SHAPES)
+def test_a_row_that_holds_something_else_is_refused(case):
+    """Where it is added and not where it is first used, which may be in the middle of a run."""
+    columns, words = SHAPES[case]
+    registry = built_in()
+    registry.origin = "somebody"
+    with pytest.raises(RegistryError) as error:
+        registry.add_capability({"name": "own", "summary": "s", "platforms": {"cuda": ""}} | columns)
+
+    assert str(error.value) == f"invalid row 'own' from somebody: {words}"
+
+
+def test_a_platform_that_holds_something_else_is_refused():
+    """Rows of archs are looked at as well."""
+    registry = built_in()
+    registry.origin = "somebody"
+    with pytest.raises(RegistryError, match=r"drivers is \(\('/sys/x',\),\). Valid: a sequence of pairs of texts\."):
+        registry.add_platform({"name": "own", "device_type": "own", "drivers": (("/sys/x",),)})
+    rule = {"source": "name", "pattern": None, "arch": "x"}
+    with pytest.raises(RegistryError, match=r"archs: pattern is None\. Valid: a text\."):
+        registry.add_platform({"name": "own", "device_type": "own", "archs": (rule,)})
+
+
+def test_the_shape_of_every_column_is_known():
+    """The built-in rows fit, and no annotation is passed over."""
+    registry = built_in()
+    rows = [*registry.platforms.values(), *registry.capabilities.values()]
+
+    assert [misfit for row in rows for misfit in misfits(row)] == []
+    kinds = {
+        kind for record in (Platform, Capability, Ladder, Signal, ArchRule) for kind in record.__annotations__.values()
+    }
+    assert kinds - set(_SHAPES) == {"Ladder | None", "tuple[Signal, ...]", "tuple[ArchRule, ...]"}
+
+
+def test_rubbish_among_the_entry_points_of_others_is_named(tmp_path, monkeypatch):
+    """``importlib.metadata`` raises whatever its parser does."""
+    for name, text in (("good", "[sglhw]\n"), ("bad", "[sglhw]\nno pair\n")):
+        info = tmp_path / f"{name}-1.0.dist-info"
+        info.mkdir()
+        info.joinpath("METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        info.joinpath("entry_points.txt").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(RegistryError) as error:
+        load()
+
+    assert str(error.value).startswith(f"the entry points of bad in {tmp_path} can't be read: ")
+
+
+@pytest.mark.parametrize("value", [":::", "a b:c"])
+def test_an_entry_point_that_names_no_function_is_refused(tmp_path, monkeypatch, value):
+    """With its value; the distribution may have no name."""
+    info = tmp_path / "my_rows-1.0.dist-info"
+    info.mkdir()
+    info.joinpath("entry_points.txt").write_text(f"[sglhw]\nmine = {value}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(RegistryError) as error:
+        load()
+
+    assert str(error.value) == (
+        f"entry point 'mine' of an unknown distribution ({value}) failed: ValueError: {value!r} names no function."
+        " Valid: module:function."
+    )

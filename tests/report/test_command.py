@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_sglhw.cli import main
+from pytest_sglhw.record import printable
 from pytest_sglhw.report import markdown
 from pytest_sglhw.report.findings import find
 from pytest_sglhw.report.markdown import inline
 from pytest_sglhw.report.matrix import build
 from pytest_sglhw.report.merge import merge
 from pytest_sglhw.report.reader import read_file
-from pytest_sglhw.report.terminal import printable
 
 from .helpers import collect, end, lane, result, session, start, write
 
