@@ -35,7 +35,7 @@ _OWN: dict[str, Any] = {
     "numprocesses": None, "maxprocesses": None, "dist": "no", "tx": [], "px": [], "looponfail": False,
     "sglhw_report": None, "sglhw_plan": None, "sglhw_devices": None, "sglhw_lane": None, "xmlpath": None, "lf": False,
     "failedfirst": False, "newfirst": False, "stepwise": False, "keyword": "", "markexpr": "", "maxfail": 0,
-    "basetemp": None, "usepdb": False, "collectonly": False, "deselect": None, "ignore": None, "ignore_glob": None,
+    "usepdb": False, "collectonly": False, "deselect": None, "ignore": None, "ignore_glob": None,
     "cacheclear": False, "no_header": True, "no_summary": True,
 }  # fmt: skip
 
@@ -205,12 +205,19 @@ def _job(item: pytest.Item, reports: Path, lifeline: int) -> Job:
         args += ["-o", override]
     options = {**_picklable(vars(config.option)), **_OWN, SHARED: config.stash[DETECTION].hand_over()}
     del options["file_or_dir"]
+    options["basetemp"] = _temporary_folder(config)
     if policy := config.stash.get(LANE_POLICY, None):
         # The child is in no lane, whose promise is not its to judge, but what the lane asks of a test is.
         options["sglhw_vacuous"] = strictest(options["sglhw_vacuous"] or "off", policy.vacuous)
     worker = getattr(config, "workerinput", None)
     worker = worker and {key: worker[key] for key in ("workerid", "testrunuid")}
     return Job(nodeid, args, options, list(sys.path), str(reports), list(sys.argv), worker, lifeline)
+
+
+def _temporary_folder(config: pytest.Config) -> str | None:
+    """A folder for the child's temporary files, where those of this process are and are kept as long."""
+    factory = getattr(config, "_tmp_path_factory", None)  # as xdist does for its workers
+    return None if factory is None else str(factory.mktemp("isolated"))
 
 
 def _picklable(options: dict[str, Any]) -> dict[str, Any]:

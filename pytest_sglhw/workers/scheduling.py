@@ -1,8 +1,9 @@
 """xdist's schedulers that keep tests together, mended for crashes.
 
 As they are (3.8), ``loadscope``, ``loadfile`` and ``loadgroup`` hand the test that took its worker with it to the next
-one, which dies of it too, until xdist gives up; and a replacement that is left with a single test waits for ever, since
-a worker begins a test when it knows the one after it, or that there is none.
+one, which dies of it too, until xdist gives up; a replacement that is left with a single test waits for ever, since a
+worker begins a test when it knows the one after it, or that there is none; and a crash while a replacement collects
+breaks the run.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class _OncePerTest(LoadScopeScheduling):  # type: ignore[misc]
         return str(crashed)
 
     def _reschedule(self, node: Any) -> None:
+        if node not in self.registered_collections:
+            return  # a replacement that still collects: its turn comes when it has
         super()._reschedule(node)
         while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
             super()._reschedule(node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -34,13 +35,8 @@ WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one proces
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """Make a project with lanes; pytest in it is an outermost one."""
-    monkeypatch.delenv("SGLHW_OUTER_PYTEST", raising=False)
-    pytester.makefile(".toml", sglhw=LANES)
-    pytester.makeini("[pytest]\naddopts = -p sglhw -p no:cacheprovider")
-    pytester.makepyfile(test_kept=KEPT)
-    return pytester
+def suite(project: Callable[..., pytest.Pytester]) -> pytest.Pytester:
+    return project(LANES, test_kept=KEPT)
 
 
 def run(suite: pytest.Pytester, *args: str) -> pytest.RunResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -51,13 +52,8 @@ def test_later(): pass
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """Make a project with lanes; pytest in it is an outermost one."""
-    monkeypatch.delenv("SGLHW_OUTER_PYTEST", raising=False)
-    pytester.makefile(".toml", sglhw=LANES)
-    pytester.makeini("[pytest]\naddopts = -p sglhw -p no:cacheprovider")
-    pytester.makepyfile(test_suite=SUITE)
-    return pytester
+def suite(project: Callable[..., pytest.Pytester]) -> pytest.Pytester:
+    return project(LANES, test_suite=SUITE)
 
 
 def plan(suite: pytest.Pytester, *args: str) -> pytest.RunResult:

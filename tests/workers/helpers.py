@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Records = list[dict[str, Any]]
 
 #: A conftest.
@@ -31,6 +33,17 @@ RUNS_AGAIN = """
 
 def read_records(path: Path) -> Records:
     return [json.loads(line) for line in path.read_text("ascii").splitlines()]
+
+
+def records_of(pytester: pytest.Pytester) -> Records:
+    """What the last run in this folder reported."""
+    return read_records(pytester.path / "report.jsonl")
+
+
+def run_reporting(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
+    """Run pytest in a process of its own, for :func:`records_of`."""
+    options = ("-p", "sglhw", "-p", "no:cacheprovider", "-p", "no:asyncio", "--sglhw-report", "report.jsonl")
+    return pytester.runpytest_subprocess(*options, *args, timeout=120)
 
 
 def named(records: Records) -> dict[str, dict[str, Any]]:

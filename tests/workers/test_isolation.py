@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .helpers import RUNS_AGAIN, named, read_records
+from .helpers import RUNS_AGAIN, named, records_of
 
 
 @pytest.fixture
@@ -355,9 +355,9 @@ def test_subtests_come_back(run, pytester, workers):
         pytest.skip("subtests came with pytest 9.0")
     args = (*workers, "--sglhw-report", "report.jsonl")
     plain = run(SUBTESTS.format(marks="[]"), *args)
-    here = read_records(pytester.path / "report.jsonl")
+    here = records_of(pytester)
     isolated = run(SUBTESTS.format(marks="[isolated_device]"), *args)
-    there = read_records(pytester.path / "report.jsonl")
+    there = records_of(pytester)
     assert isolated.ret == plain.ret == pytest.ExitCode.TESTS_FAILED
     assert isolated.parseoutcomes() == plain.parseoutcomes()
     isolated.stdout.fnmatch_lines(["E *AssertionError: *in the subtest", "E *AssertionError: in the fixture's*"])
@@ -541,3 +541,28 @@ def test_what_a_lane_asks_of_a_test_is_asked_of_the_child(run, pytester):
     )
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*::test_calls_nothing: passed without calling transfer_kv_direct"])
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["here", "worker"])
+def test_the_childs_temporary_files_are_where_those_of_the_run_are(pytester, workers):
+    """Each child has a folder of its own in the one that was asked for, and empties nobody else's."""
+    pytester.makepyfile(
+        """
+        from pytest_sglhw import isolated_device
+
+        @isolated_device
+        def test_there(tmp_path):
+            tmp_path.joinpath("kept").touch()
+
+        def test_here(tmp_path):
+            tmp_path.joinpath("kept").touch()
+
+        @isolated_device
+        def test_there_too(tmp_path):
+            tmp_path.joinpath("kept").touch()
+        """
+    )
+    command = [sys.executable, "-m", "pytest", "-p", "sglhw", "-p", "no:cacheprovider", "--basetemp=scratch", *workers]
+    assert pytester.run(*command).ret == 0
+    kept = [path.parent.name for path in pytester.path.joinpath("scratch").glob("**/kept") if not path.is_symlink()]
+    assert sorted(set(kept)) == ["test_here0", "test_there0", "test_there_too0"]

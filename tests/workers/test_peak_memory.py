@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
+
+from .helpers import records_of
 
 #: A torch with two devices whose allocator counts, and which has a context from its first allocation on.
 TORCH = """
@@ -81,7 +81,7 @@ def peaks(pytester: pytest.Pytester):
     def run(*args: str) -> dict[str, int | None]:
         options = ("-p", "sglhw", "-p", "no:cacheprovider", "--sglhw-fake", "cuda*2", "--sglhw-report", "report.jsonl")
         pytester.runpytest_subprocess(*options, *args, "test_it.py")
-        records = map(json.loads, pytester.path.joinpath("report.jsonl").read_text().splitlines())
+        records = records_of(pytester)
         return {r["nodeid"].partition("::")[2]: r["peak_memory"] for r in records if r["kind"] == "test"}
 
     return run

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
+
+from .helpers import records_of
 
 SUITE = """
 import pytest
@@ -71,7 +71,7 @@ def outcomes(pytester: pytest.Pytester):
         options = ("-p", "sglhw", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:hypothesispytest")
         fake = ("--sglhw-fake", "cuda:sm90*2", "--sglhw-report", "report.jsonl", "-q", "--tb=no")
         pytester.runpytest_subprocess(*options, *fake, *args)
-        records = [json.loads(line) for line in pytester.path.joinpath("report.jsonl").read_text().splitlines()]
+        records = records_of(pytester)
         starts = sorted(r["nodeid"] for r in records if r["kind"] == "start")
         tests = sorted(tuple(str(r[key]) for key in SAID) for r in records if r["kind"] == "test")
         assert starts == [test[0] for test in tests]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from .helpers import RUNS_AGAIN
+from .helpers import RUNS_AGAIN, records_of
 
 LOG_MASK = """
     import os, pathlib
@@ -50,7 +48,7 @@ def test_workers_are_pinned_before_conftest_is_imported(pytester, monkeypatch):
         "gw1": "[('CUDA_VISIBLE_DEVICES', '5')]",
     }
     result.stdout.fnmatch_lines(["sglhw: devices of the workers: gw0=2, gw1=5"])
-    end = json.loads(pytester.path.joinpath("report.jsonl").read_text().splitlines()[-1])
+    end = records_of(pytester)[-1]
     assert end["worker_devices"] == {"gw0": "2", "gw1": "5"}
 
 
@@ -200,7 +198,7 @@ def test_after_a_sticky_error_device_tests_are_not_run(pytester):
     outcomes = result.parseoutcomes()
     assert (outcomes["failed"], outcomes["passed"], outcomes["skipped"]) == (1, 3, 1)
     result.stdout.fnmatch_lines(["*20 not run*"])
-    records = map(json.loads, pytester.path.joinpath("report.jsonl").read_text().splitlines())
+    records = records_of(pytester)
     reasons = [record["reason"] for record in records if record.get("outcome") == "not_run"]
     assert reasons == ["poisoned by test_after_a_sticky_error_device_tests_are_not_run.py::test_bad"] * 20
 
@@ -240,7 +238,7 @@ def test_a_test_without_a_mark_may_lose_the_device_first(pytester, unmarked, fai
     pytester.makepyfile(test_it=UNMARKED.format(unmarked=unmarked))
     result = run(pytester, "--sglhw-fake", "cuda", "--sglhw-report", "report.jsonl")
     assert result.parseoutcomes() == {**failed, "not": 2}
-    records = [json.loads(line) for line in pytester.path.joinpath("report.jsonl").read_text().splitlines()]
+    records = records_of(pytester)
     told = [(r["nodeid"], r["reason"]) for r in records if r.get("outcome") == "not_run"]
     assert told == [(f"test_it.py::test_{n}", "poisoned by test_it.py::test_bad") for n in ("first", "second")]
     error = "RuntimeError: CUDA error: an illegal memory access was encountered"
@@ -332,7 +330,7 @@ def test_the_test_that_lost_the_device_stays_a_failure_when_it_is_run_again(pyte
     pytester.makepyfile(LOSES_ITS_DEVICE.format(mark="", after=1))
     result = run(pytester, "--sglhw-fake", "cuda", "--sglhw-report", "report.jsonl", *workers)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    records = list(map(json.loads, pytester.path.joinpath("report.jsonl").read_text().splitlines()))
+    records = records_of(pytester)
     attempts = [r for r in records if r["kind"] == "test" and r["nodeid"].endswith("::test_bad")]
     assert [(r["outcome"], r["phase"], r.get("rerun", False)) for r in attempts] == [
         ("failed", "call", True),
@@ -379,7 +377,7 @@ def test_the_devices_that_a_worker_took_itself_are_shown(pytester):
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["sglhw: devices of the workers: *=*"])
     result.stdout.no_fnmatch_line("*workers shared*")
-    end = json.loads(pytester.path.joinpath("report.jsonl").read_text().splitlines()[-1])
+    end = records_of(pytester)[-1]
     assert end["worker_devices"] == {"gw0": "0", "gw1": "1"}
 
 
