@@ -76,11 +76,14 @@ def chosen(pool: Pool, request: str, uuids: Sequence[str | None] = ()) -> tuple[
         return tuple(range(len(pool.names)))
     positions: list[int] = []
     for wanted in _ids(request):
-        position = _position(pool, wanted, uuids)
-        if position is None or position in positions:
-            problem = "is not a device of this run" if position is None else "is named twice"
-            raise DevicesError(f"{wanted!r} {problem} (--sglhw-devices). {_valid(pool)}")
-        positions.append(position)
+        found = _positions(pool, wanted, uuids)
+        if len(found) == 1 and found[0] not in positions:
+            positions += found
+            continue
+        problem = "is not a device of this run" if not found else "is named twice"
+        if len(found) > 1:
+            problem = f"is the start of {len(found)} UUIDs"
+        raise DevicesError(f"{wanted!r} {problem} (--sglhw-devices). {_valid(pool)}")
     return tuple(positions)
 
 
@@ -88,12 +91,12 @@ def _ids(request: str) -> list[str]:
     return [wanted.strip() for wanted in request.split(",")]
 
 
-def _position(pool: Pool, wanted: str, uuids: Sequence[str | None]) -> int | None:
+def _positions(pool: Pool, wanted: str, uuids: Sequence[str | None]) -> list[int]:
     if wanted in pool.names:
-        return pool.names.index(wanted)
-    if pool.mask or not wanted:
-        return None
-    return next((i for i, uuid in enumerate(uuids) if uuid and uuid.startswith(wanted)), None)
+        return [pool.names.index(wanted)]
+    if pool.mask or not wanted or wanted.isdecimal():  # a number is an index, whatever a UUID begins with
+        return []
+    return [i for i, uuid in enumerate(uuids) if uuid and uuid.startswith(wanted)]
 
 
 def _valid(pool: Pool) -> str:

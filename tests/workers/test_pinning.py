@@ -98,6 +98,24 @@ def test_without_a_mask_a_uuid_names_a_device():
 
 
 @pytest.mark.parametrize(
+    ("request_", "problem"),
+    [
+        ("GPU-", "'GPU-' is the start of 3 UUIDs"),
+        ("9", "'9' is not a device of this run"),
+        ("GPU-cccc,2", "'2' is named twice"),
+    ],
+)
+def test_a_uuid_names_one_device_or_none(request_, problem):
+    """The start of several means none of them, and a number is no start."""
+    uuids = [*UUIDS[:3], "9-as-some-platforms-have-them"]
+    with pytest.raises(DevicesError) as caught:
+        chosen(pool_of(CUDA, {}, 4), request_, uuids)
+    assert str(caught.value) == (
+        f"{problem} (--sglhw-devices). Valid: off, auto, or some of 0, 1, 2, 3, separated by commas."
+    )
+
+
+@pytest.mark.parametrize(
     ("environ", "request_", "message"),
     [
         (
