@@ -1,22 +1,26 @@
 """The pytest plugin: read the settings, decide which parts this run needs, delegate.
 
-Everything here is on the path of every pytest run that loads the plugin, so it imports nothing that an idle run does
-not need: no torch, no Hypothesis, no subprocess of its own.
+Everything here is on the path of every pytest run that loads the plugin. A module that is imported, and an object that
+is registered, costs each of them about a million instructions, so what an idle run has of the parts stands here, as
+hooks and fixtures that import the rest when they are called: no torch, no Hypothesis, no subprocess of its own.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_sglhw import hookspecs
-from pytest_sglhw.environment import runs
-from pytest_sglhw.settings import NESTED_MARKER, PIN_SELF, SETTINGS, add_options, read_settings
+from pytest_sglhw.gates import DEVICE_TEST, ISOLATED
+from pytest_sglhw.gates import hooks as gates
+from pytest_sglhw.settings import NESTED_MARKER, ON_FIRST, PIN_SELF, SETTINGS, add_options, enter_run, read_settings
 
 if TYPE_CHECKING:
-    from typing import Any
+    from pytest_sglhw.environment.records import Environment
+    from pytest_sglhw.settings import Settings
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,7 +40,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         from pytest_sglhw.workers.dealing import pin_this_process
 
         pin_this_process(early_config)
-    runs.enter(early_config)
+    enter_run(early_config)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -49,12 +53,91 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the settings and register the parts that this run needs."""
+    """Read the settings and register the parts that this run needs, in the order in which they are to be called."""
     settings = config.stash[SETTINGS] = read_settings(config)
+    config.stash[ON_FIRST] = _on_first(config)
     _mark_children_as_nested(config)
-    from pytest_sglhw import parts
+    enter_run(config)
+    if settings.fake:
+        from pytest_sglhw.environment import hooks as environment
 
-    parts.register(config, settings)
+        environment.register(config, settings)
+    gates.register(config, settings)
+    if _wants_results(config, settings):
+        from pytest_sglhw.report import hooks as report
+
+        report.register(config, settings)
+    if settings.lane or settings.plan:
+        from pytest_sglhw.lanes import hooks as lanes
+
+        lanes.register(config, settings)
+    if settings.peak_memory or settings.devices != "off" or getattr(config.option, "tx", None):
+        from pytest_sglhw.workers import hooks as workers
+
+        workers.register(config, settings)
+    if settings.shard is not None:  # also without a lane: whoever sets it means one
+        from pytest_sglhw.lanes.shard import read_shard
+
+        read_shard(settings.shard)
+    if any("pytest_sglhw.conformance" in name or "pytest_sglhw/conformance" in name for name in config.args):
+        from pytest_sglhw.conformance import hooks as conformance
+
+        conformance.register(config)
+
+
+def _wants_results(config: pytest.Config, settings: Settings) -> bool:
+    """Say whether somebody reads what became of each test; a plan runs nothing."""
+    if settings.plan:
+        return False
+    if settings.report or settings.lane or (settings.junit_properties and config.getoption("xmlpath", None)):
+        return True
+    hook = config.hook
+    return bool(hook.pytest_sglhw_test_finished.get_hookimpls() or hook.pytest_sglhw_file_finished.get_hookimpls())
+
+
+def _on_first(config: pytest.Config) -> dict[str, Callable[[], None]]:
+    """Give what the parts do that a run may need later, by what is met first."""
+
+    def isolate() -> None:
+        from pytest_sglhw.workers.hooks import isolate
+
+        isolate(config)
+
+    def contain() -> None:
+        from pytest_sglhw.workers.hooks import contain
+
+        contain(config)
+
+    return {ISOLATED: isolate, DEVICE_TEST: contain}
+
+
+def _mark_children_as_nested(config: pytest.Config) -> None:
+    before = os.environ.get(NESTED_MARKER)
+    if before is None:
+        os.environ[NESTED_MARKER] = str(os.getpid())
+        config.add_cleanup(_unmark)
+
+
+def _unmark() -> None:
+    os.environ.pop(NESTED_MARKER, None)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Show what is known of the machine without a probe; a fake speaks for itself."""
+    if config.stash[SETTINGS].fake:
+        return None
+    from pytest_sglhw.environment.detection import detection_of
+    from pytest_sglhw.environment.static import shown
+
+    return f"sglhw: {shown(detection_of(config).static)}"
+
+
+def pytest_markeval_namespace() -> dict[str, Any]:
+    """Let ``skipif("is_rocm")`` and ``skipif("not sglhw.is_cuda")`` be written as strings."""
+    import pytest_sglhw
+    from pytest_sglhw.environment.predicates import PREDICATES
+
+    return {**PREDICATES, "sglhw": pytest_sglhw}
 
 
 def pytest_exception_interact(node: pytest.Item | pytest.Collector, call: pytest.CallInfo[Any]) -> None:
@@ -67,12 +150,30 @@ def pytest_exception_interact(node: pytest.Item | pytest.Collector, call: pytest
         lose_device(node.config, node.nodeid, error)
 
 
-def _mark_children_as_nested(config: pytest.Config) -> None:
-    before = os.environ.get(NESTED_MARKER)
-    if before is None:
-        os.environ[NESTED_MARKER] = str(os.getpid())
-        config.add_cleanup(_unmark)
+@pytest.fixture(scope="session")
+def sglhw_environment(pytestconfig: pytest.Config) -> Environment:
+    """The record of this run's machine (:class:`pytest_sglhw.Environment`), every capability looked at."""
+    from pytest_sglhw.environment.detection import detection_of
+
+    return detection_of(pytestconfig).environment()
 
 
-def _unmark() -> None:
-    os.environ.pop(NESTED_MARKER, None)
+@pytest.fixture(scope="session")
+def sglhw_device(pytestconfig: pytest.Config) -> str:
+    """Torch's device string of the first usable device, ``cpu`` on a machine without an accelerator."""
+    from pytest_sglhw.environment.fixtures import first_device
+
+    return first_device(pytestconfig)
+
+
+@pytest.fixture
+def kvcacheio_on_cpu() -> Iterator[Callable[..., None]]:
+    """Bind this project's CPU kernels into the named modules for one test: ``kvcacheio_on_cpu("pkg.module", ...)``.
+
+    SGLang binds the kernels at import, behind platform flags that are frozen by then, so the names are replaced where
+    they are used. Everything is as it was when the test ends.
+    """
+    from pytest_sglhw.gates.cpu_kernels import Binding
+
+    with Binding() as binding:
+        yield binding.bind

@@ -29,17 +29,20 @@ class Record:
     """
 
     _fields: ClassVar[tuple[str, ...]] = ()
+    _required: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         cls._fields = tuple(cls.__annotations__)
+        cls._required = tuple([name for name in cls._fields if name not in cls.__dict__])
 
     def __init__(self, *values: Any, **named: Any) -> None:
-        given = dict(zip(self._fields, values))  # noqa: B905 (too many values are refused below)
-        wrong = [name for name in named if name in given or name not in self._fields]
-        missing = [name for name in self._fields if name not in given and name not in named and not hasattr(self, name)]
-        if wrong or missing or len(values) > len(self._fields):
-            raise TypeError(f"{type(self).__name__}: {_refused(self._fields, values, wrong, missing)}")
-        self.__dict__.update(given, **named)
+        fields, given = self._fields, self.__dict__
+        given.update(zip(fields, values))  # noqa: B905 (too many values are refused below)
+        wrong = [name for name in named if name in given or name not in fields]
+        given.update(named)
+        missing = [name for name in self._required if name not in given]
+        if wrong or missing or len(values) > len(fields):
+            raise TypeError(f"{type(self).__name__}: {_refused(fields, values, wrong, missing)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen: {name} can't be set. Make a changed copy: replace()")

@@ -8,7 +8,7 @@ subprocess) never writes into the outer run's report or fails the outer run's la
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -107,8 +107,27 @@ VARIABLES = pytest.StashKey[dict[str, str]]()
 WORKER_VARIABLES = "sglhw_variables"
 
 
+#: What is met -> what its part does then, once: a part that most runs never need costs them nothing.
+ON_FIRST = pytest.StashKey[dict[str, Callable[[], None]]]()
+
 #: Set where somebody reads the facts on the reports of every marked test, also of those that simply run.
 FACTS_WANTED = pytest.StashKey[bool]()
+
+
+#: The pytest runs of this process, the innermost last: a test of pytest runs pytest inside.
+_RUNS: list[pytest.Config] = []
+
+
+def enter_run(config: pytest.Config) -> None:
+    """Make the run of ``config`` the current one until it ends; again changes nothing."""
+    if config not in _RUNS:
+        _RUNS.append(config)
+        config.add_cleanup(lambda: _RUNS.remove(config))
+
+
+def current_run() -> pytest.Config | None:
+    """Give the config of the innermost run, for code that pytest does not hand it to; ``None`` outside pytest."""
+    return _RUNS[-1] if _RUNS else None
 
 
 def add_options(parser: pytest.Parser) -> None:

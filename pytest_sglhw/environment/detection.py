@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_sglhw.environment.pinned import PINNED, share_of
 from pytest_sglhw.errors import RecordError, RegistryError
 from pytest_sglhw.record import replace
+from pytest_sglhw.settings import SETTINGS, early_settings
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.records import Device, Environment
@@ -38,10 +38,19 @@ class Detection:
         self.in_lane = settings.lane is not None
         """Whether the run has made a promise about its machine."""
         self._environment: Environment | None = None
-        self._shared = _shared_with(config)
         self._early = config.stash.get(_EARLY, None)
         if settings.fake:
             self._environment = self._fake(settings.fake)
+
+    @cached_property
+    def _shared(self) -> SharedRecord | None:
+        """The record that the controller told this worker, or a worker its child, to share."""
+        folder = getattr(self._config, "workerinput", {}).get(HANDED_OVER) or getattr(self._config.option, SHARED, None)
+        if folder is None:
+            return None
+        from pytest_sglhw.environment.sharing import SharedRecord
+
+        return SharedRecord(folder)
 
     @cached_property
     def registry(self) -> Registry:
@@ -69,7 +78,17 @@ class Detection:
         """
         if self._environment is None or not self._covers(self._environment, capabilities):
             self._environment = self._shared_probe(capabilities)
-        return share_of(self._environment, os.environ[PINNED]) if self._pinned else self._environment
+        return self._as_pinned(self._environment)
+
+    def for_verdicts(self, capabilities: Iterable[str]) -> Environment:
+        """Return as much of the record as decides what becomes of tests that ask for these capabilities."""
+        if self._environment is None and self._settings.probe == "auto":
+            from pytest_sglhw.environment.settled import settled
+
+            found = settled(self.static, self.registry, capabilities)
+            if found is not None:
+                return self._as_pinned(found)
+        return self.environment(capabilities)
 
     def with_free_memory(self, count: int) -> Environment:
         """Return the record with what is free at this moment on the first ``count`` usable devices.
@@ -141,10 +160,13 @@ class Detection:
         full, timeout = self._settings.probe == "full", self._settings.probe_timeout
         return Probe(self.registry, self.static, full=full, timeout=timeout).run(capabilities, known)
 
-    @property
-    def _pinned(self) -> bool:
-        ours = hasattr(self._config, "workerinput") or hasattr(self._config.option, SHARED)
-        return ours and PINNED in os.environ
+    def _as_pinned(self, environment: Environment) -> Environment:
+        """Give the record as this process sees it: a worker, or its child, may hold a share of the devices."""
+        if not (hasattr(self._config, "workerinput") or hasattr(self._config.option, SHARED)):
+            return environment
+        from pytest_sglhw.environment.pinned import PINNED, share_of
+
+        return share_of(environment, os.environ[PINNED]) if PINNED in os.environ else environment
 
     def _covers(self, known: Environment, capabilities: Iterable[str] | None) -> bool:
         wanted = self.registry.capabilities if capabilities is None else capabilities
@@ -159,18 +181,7 @@ class Detection:
             raise pytest.UsageError(f"--sglhw-fake: {error}{_TOO_EARLY * self._is_early}") from error
 
 
-def _shared_with(config: pytest.Config) -> SharedRecord | None:
-    """The record that the controller told this worker, or a worker its child, to share."""
-    folder = getattr(config, "workerinput", {}).get(HANDED_OVER) or getattr(config.option, SHARED, None)
-    if folder is None:
-        return None
-    from pytest_sglhw.environment.sharing import SharedRecord
-
-    return SharedRecord(folder)
-
-
-DETECTION = pytest.StashKey[Detection]()
-
+_DETECTION = pytest.StashKey[Detection]()
 _EARLY = pytest.StashKey[Detection]()
 
 _TOO_EARLY = (
@@ -180,15 +191,15 @@ _TOO_EARLY = (
 
 
 def detection_of(config: pytest.Config) -> Detection:
-    """Return what asks for the machine of a run, also before the run is configured.
+    """Return the one who asks for the machine of a run; made when somebody first wants to know.
 
     A conftest that is imported, or its ``pytest_configure``, comes before ours. It gets the machine that the options
     name, from the rows that are registered by then: its own ``pytest_sglhw_register`` is not.
     """
-    if DETECTION in config.stash:
-        return config.stash[DETECTION]
+    if _DETECTION in config.stash:
+        return config.stash[_DETECTION]
+    if SETTINGS in config.stash:
+        return config.stash.setdefault(_DETECTION, Detection(config, config.stash[SETTINGS]))
     if _EARLY not in config.stash:
-        from pytest_sglhw.settings import early_settings
-
         config.stash[_EARLY] = Detection(config, early_settings(config), early=True)
     return config.stash[_EARLY]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pytest_sglhw.environment.packages import is_folder, normal_name, where_is
 from pytest_sglhw.environment.records import CapabilityState, Environment
 from pytest_sglhw.environment.support import supported
 from pytest_sglhw.record import replace
 from pytest_sglhw.registry.capabilities import Capability, Ladder
+from pytest_sglhw.registry.installed import is_folder, normal_name, where_is
 
 if TYPE_CHECKING:
     from pytest_sglhw.asking.asker import Answer, Asker

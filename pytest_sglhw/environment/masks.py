@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_sglhw.record import Record
@@ -29,12 +29,6 @@ class Mask(Record):
         if not self.tokens or self.by_identity or not count:
             return not self.tokens
         return int(self.tokens[0].partition(".")[0]) >= count
-
-
-def read_masks(platforms: Iterable[Platform], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the masks of any platform that are set, by variable."""
-    names = dict.fromkeys(name for p in platforms for layer in p.device_control_env_vars for name in layer)
-    return {name: environ[name] for name in names if name in environ}
 
 
 def masks_of(platform: Platform, environ: Mapping[str, str]) -> tuple[Mask, ...]:

@@ -10,14 +10,14 @@ import warnings
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pytest_sglhw.environment import runs
-
 if TYPE_CHECKING:
     from pytest_sglhw.environment.records import Environment
 
 
 def _environment() -> Environment:
-    run = runs.current()
+    # Outside pytest nobody has imported the settings, and who asks there does not pay for an import of pytest.
+    settings = sys.modules.get("pytest_sglhw.settings")
+    run = settings.current_run() if settings else None
     if run is None:
         _refuse_an_unread_fake()
         return _outside_pytest()

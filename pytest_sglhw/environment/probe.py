@@ -21,10 +21,11 @@ from pytest_sglhw.environment.families import (
     try_devices,
 )
 from pytest_sglhw.environment.ladder import Climber, in_order
-from pytest_sglhw.environment.packages import normal_name
 from pytest_sglhw.environment.records import CapabilityState, Device, Environment, ProbeOutcome
+from pytest_sglhw.environment.settled import why
 from pytest_sglhw.environment.static import StaticFacts, gather, platform_strings
 from pytest_sglhw.record import Record, encodable, replace
+from pytest_sglhw.registry.installed import normal_name
 from pytest_sglhw.timeouts import TIMEOUT, VALID, is_timeout
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class Probe:
 
     def _platform(self) -> Environment:
         if self._static.settles_cpu and not self._full:
-            return self._record(_Asked(choice=_settled(self._static)))
+            return self._record(_Asked(choice=Choice("cpu", why(self._static))))
         torch = self._asker.ask("import of torch", "torch", imports="torch", again=True)
         if torch.absent == "torch":
             return self._record(_Asked(choice=Choice("cpu", "there is no torch"), status="ok"))
@@ -236,11 +237,6 @@ class _Asked(Record):
     devices: tuple[Device, ...] = ()
     driver_api: str = ""
     status: Any = "skipped"
-
-
-def _settled(static: StaticFacts) -> Choice:
-    torch = static.torch
-    return Choice("cpu", f"torch {torch.version} is a CPU build" if torch else "there is no torch")
 
 
 def _went(answer: Answer) -> str:

@@ -15,9 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_sglhw.environment.masks import read_masks
-from pytest_sglhw.environment.packages import distributions, find_module, where_is
-from pytest_sglhw.record import Record
+from pytest_sglhw.record import Record, printable
+from pytest_sglhw.registry.installed import distributions, find_module, where_is
 
 if TYPE_CHECKING:
     from pytest_sglhw.registry.platforms import Platform
@@ -86,7 +85,8 @@ class StaticFacts:
     @cached_property
     def masks(self) -> Mapping[str, str]:
         """Variables that are set and hide devices."""
-        return read_masks(self._rows, self._environ)
+        names = dict.fromkeys(name for row in self._rows for layer in row.device_control_env_vars for name in layer)
+        return {name: self._environ[name] for name in names if name in self._environ}
 
     @cached_property
     def packages(self) -> Mapping[str, str]:
@@ -124,6 +124,20 @@ def gather(
 ) -> StaticFacts:
     """Look at files, variables and names. ``root`` stands for ``/`` (tests give a tree of their own)."""
     return StaticFacts(tuple(platforms), environ=environ, root=root, paths=paths)
+
+
+def shown(static: StaticFacts) -> str:
+    """Say build, driver, nodes and masks in one line; the platform only where they settle it."""
+    platform = ["platform cpu"] if static.settles_cpu else []
+    torch = "no torch"
+    if static.torch is not None:
+        built = ", ".join(f"{name} {version}" for name, version in static.torch.strings.items())
+        kind = "CPU build" if static.torch.cpu_only else f"built for {built}" if built else "build not known"
+        torch = f"torch {static.torch.version or '(version not readable)'} ({kind})"
+    drivers = [f"{name} driver {version}" for name, version in static.drivers.items()]
+    nodes = [f"{len(found)} {name} node{'s' if len(found) > 1 else ''}" for name, found in static.nodes.items()]
+    masks = [f"{name}={value!r}" for name, value in static.masks.items()]
+    return printable(", ".join([*platform, torch, *drivers, *nodes, *masks]))
 
 
 def read_torch_build() -> TorchBuild | None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_sglhw.gates.names import capability_line, platform_line, registered_lines
-from pytest_sglhw.gates.policy import met
+from pytest_sglhw.gates import capability_line, marker_name, platform_line, registered_lines
+from pytest_sglhw.settings import ON_FIRST
 
 if TYPE_CHECKING:
     from pytest_sglhw.gates.ownership import Ownership
@@ -22,16 +22,18 @@ if TYPE_CHECKING:
 _PLUGIN_NAMES = frozenset({"sglhw", "pytest_sglhw.plugin"})
 
 #: Marks of pytest itself and of its widespread plugins: nobody has to look twice.
-_SETTLED = (
-    "parametrize",
-    "usefixtures",
-    "filterwarnings",
-    "skip",
-    "asyncio",
-    "anyio",
-    "timeout",
-    "slow",
-    "xdist_group",
+_SETTLED = frozenset(
+    {
+        "parametrize",
+        "usefixtures",
+        "filterwarnings",
+        "skip",
+        "asyncio",
+        "anyio",
+        "timeout",
+        "slow",
+        "xdist_group",
+    }
 )
 
 _CONDITIONAL = ("skipif", "xfail")
@@ -41,11 +43,15 @@ _ADDED_MARK = rb"\brequires_[a-z][a-z0-9_]*|(?<=\bmark\.)[a-z][a-z0-9_]*_only\b"
 
 def register(config: pytest.Config, settings: Settings) -> None:
     """Register this part."""
-    from pytest_sglhw.gates import fixtures
-
     gates = config.stash[GATES] = Gates(config, settings)
     config.pluginmanager.register(gates, "sglhw-gates")
-    config.pluginmanager.register(fixtures, "sglhw-gates-fixtures")
+
+
+def met(config: pytest.Config, what: str) -> None:
+    """Call, the first time, what the part that waits for ``what`` left to be called."""
+    waiting = config.stash[ON_FIRST].pop(what, None)
+    if waiting is not None:
+        waiting()
 
 
 class Gates:
@@ -54,13 +60,13 @@ class Gates:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
-        self._settled = set(_SETTLED)
-        self._plain: set[str] = set()  # names of ours that are right without arguments, in every file
+        self._settled = set(_SETTLED)  # names that nobody has to look at again, in any file
+        self._plain: set[str] = set()  # names of ours that are right in every file where they have no arguments
         self._lines = registered_lines()
         self._opted_in = bool(settings.explicit) or not _PLUGIN_NAMES.isdisjoint(config.option.plugins or ())
         self._gatekeeper: Gatekeeper | None = None
         self._device_context = False
-        self._seen: set[Asked] = set()
+        self._from_entry_points: bool | None = None
         self._ownership: Ownership | None = None
         self._reading: Reading | None = None
         taken = self._registered()
@@ -77,7 +83,7 @@ class Gates:
             self._register_added_marks(collector)
         report = yield
         if report.passed:
-            problems = [(node.nodeid, text) for node in (collector, *report.result) for text in self._problems(node)]
+            problems = self._problems((collector, *report.result))
             problems = problems or self._warn(self._advice(collector, report.result))
             if problems:
                 from pytest_sglhw.gates.collecting import refuse
@@ -91,18 +97,8 @@ class Gates:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
         """Meet the marks that others added after their file was collected, be it at the very end of this hook."""
         result = yield
-        for item in items:
-            list(self._problems(item))
+        self._problems(items)
         return result
-
-    @pytest.hookimpl
-    def pytest_sessionstart(self) -> None:
-        """Watch the reports of workers: this process collects nothing itself."""
-        if self._config.pluginmanager.hasplugin("dsession"):
-            from pytest_sglhw.gates.summary import show_words
-
-            self._sum_up()
-            show_words(self._config.pluginmanager)
 
     def asked(self, item: pytest.Item) -> Asked | None:
         """Give what the marks of ``item`` ask, or ``None`` where it has none of ours."""
@@ -118,22 +114,26 @@ class Gates:
 
     def _read(self) -> Reading:
         if self._reading is None:
-            from pytest_sglhw.environment.detection import DETECTION
+            from pytest_sglhw.environment.detection import detection_of
             from pytest_sglhw.gates.reading import Reading
 
-            self._reading = Reading(self._whose(), self._config.stash[DETECTION].registry)
+            self._reading = Reading(self._whose(), detection_of(self._config).registry)
         return self._reading
 
-    def _problems(self, node: Node) -> Iterator[str]:
-        for mark in node.own_markers:
-            if mark.name not in self._settled:
-                problem = self._problem(mark, node)
-                if problem:
-                    yield problem
+    def _problems(self, nodes: Iterable[Node]) -> list[tuple[str, str]]:
+        """Meet each mark on the nodes themselves; give those that mean nothing, as node id and text."""
+        settled, plain = self._settled, self._plain
+        found = []
+        for node in nodes:
+            for mark in node.own_markers:
+                name = mark.name
+                if name in settled or (name in plain and not mark.args and not mark.kwargs):
+                    continue
+                if problem := self._problem(mark, node):
+                    found.append((node.nodeid, problem))
+        return found
 
     def _problem(self, mark: pytest.Mark, node: Node) -> str | None:
-        if mark.name in self._plain and not mark.args and not mark.kwargs:
-            return None
         if mark.name in _CONDITIONAL:
             if mark.args and isinstance(mark.args[0], str):
                 from pytest_sglhw.gates.lints import version_condition
@@ -159,14 +159,6 @@ class Gates:
 
             self._gatekeeper = Gatekeeper(self._config, self._settings, self._read())
             self._config.pluginmanager.register(Door(self._gatekeeper), "sglhw-gates-door")
-            self._sum_up()
-
-    def _sum_up(self) -> None:
-        manager = self._config.pluginmanager
-        if manager.hasplugin("terminalreporter") and not manager.hasplugin("sglhw-gates-summary"):
-            from pytest_sglhw.gates.summary import Summary
-
-            manager.register(Summary(), "sglhw-gates-summary")
 
     def _register_added_marks(self, collector: pytest.File) -> None:
         # Rows that entry points and hooks add are loaded only for a file that may use them: looking for entry points
@@ -177,19 +169,45 @@ class Gates:
             text = collector.path.read_bytes()
         except OSError:
             return
-        if b"requires_" not in text and b"_only" not in text:  # spares most runs the compilation of the pattern
+        if b"requires_" not in text and b"_only" not in text:
             return
+        self._make_marks_once()
+        if not self._may_be_added():
+            return
+        import re
+
         unknown = {name.decode() for name in re.findall(_ADDED_MARK, text)} - self._lines.keys()
         if unknown and unknown - self._registered():
             self._add_marks()
 
+    def _make_marks_once(self) -> None:
+        """Have ``pytest.mark.cpu_only`` give one mark to all tests: making one for each is a third of what it costs."""
+        made = vars(pytest.mark)
+        for name in self._lines.keys() - made.keys():
+            setattr(pytest.mark, name, getattr(pytest.mark, name))
+            self._config.add_cleanup(partial(made.pop, name, None))
+
+    def _may_be_added(self) -> bool:
+        if self._config.hook.pytest_sglhw_register.get_hookimpls():
+            return True
+        if self._from_entry_points is None:
+            from pytest_sglhw.errors import RegistryError
+            from pytest_sglhw.registry.installed import entry_points
+            from pytest_sglhw.registry.registry import ENTRY_POINT_GROUP
+
+            try:
+                self._from_entry_points = bool(entry_points(ENTRY_POINT_GROUP))
+            except RegistryError:  # whoever loads them says so
+                self._from_entry_points = True
+        return self._from_entry_points
+
     def _registered(self) -> set[str]:
-        return {_name(line) for line in self._config.getini("markers")}
+        return {marker_name(line) for line in self._config.getini("markers")}
 
     def _add_marks(self) -> None:
-        from pytest_sglhw.environment.detection import DETECTION
+        from pytest_sglhw.environment.detection import detection_of
 
-        registry = self._config.stash[DETECTION].registry
+        registry = detection_of(self._config).registry
         lines = [*map(platform_line, registry.platforms), *map(capability_line, registry.capabilities)]
         for name, line in lines:
             if name not in self._lines:
@@ -205,11 +223,10 @@ class Gates:
                 self._device_context = True
                 yield found
         if self._gatekeeper is not None:
-            from pytest_sglhw.gates.lints import contradictions
-
-            yield from contradictions(
-                (node for node in collected if isinstance(node, pytest.Item)), self._read(), self._seen
-            )
+            reading = self._read()
+            for node in collected:
+                if isinstance(node, pytest.Item) and (why := reading.contradiction(node)):
+                    yield node, why
 
     def _warn(self, advice: Iterable[tuple[Node, str]]) -> list[tuple[str, str]]:
         """Warn, and return as problems the warnings that this run turns into errors."""
@@ -230,11 +247,6 @@ class Gates:
         name = refused_name(report)
         if name and self._whose().owner(name, collector) == "slip":
             add_hint(report, "pytest-sglhw", self._read().slip(name))
-
-
-def _name(line: str) -> str:
-    """Name the mark that a line of ini ``markers`` registers."""
-    return line.partition("(")[0].partition(":")[0].strip()
 
 
 GATES = pytest.StashKey[Gates]()

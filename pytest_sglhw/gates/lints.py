@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_sglhw.environment.loaded_torch import device_contexts
-from pytest_sglhw.gates.contradiction import contradiction
 from pytest_sglhw.gates.marks import spelled
-from pytest_sglhw.gates.requirement import describe
 
 if TYPE_CHECKING:
-    from pytest_sglhw.gates.reading import Asked, Node, Reading
+    from pytest_sglhw.gates.reading import Node
 
 _VERSION = re.compile(r"\s*\d+(\.\d+)*([-+.~]?\w+)*\s*")
 
@@ -32,17 +30,6 @@ def version_condition(mark: pytest.Mark) -> str | None:
         f"{spelled(mark)}: the condition is the version string {condition!r}, which pytest would evaluate as Python "
         "code. Compare the version, or ask for the platform with a mark such as rocm_only."
     )
-
-
-def contradictions(items: Iterable[pytest.Item], reading: Reading, seen: set[Asked]) -> Iterator[tuple[Node, str]]:
-    """Find each combination of marks that no machine can meet, once, at its first test."""
-    for item in items:
-        asked = reading.asked(item)
-        if asked is not None and asked not in seen:
-            seen.add(asked)
-            why = contradiction(asked.requirement, reading.registry)
-            if why:
-                yield item, f"no machine has all that {describe(asked.requirement)} ask for: {why}."
 
 
 def context_created(collector: pytest.Collector) -> Iterator[tuple[Node, str]]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_sglhw.errors import MarkError
-from pytest_sglhw.gates.names import GENERAL, REQUIRES, platform_marks
+from pytest_sglhw.gates import GENERAL, REQUIRES, platform_marks
 from pytest_sglhw.gates.requirement import Documented, Need
-from pytest_sglhw.gates.values import READERS, InvalidValueError, platform_reader
 from pytest_sglhw.record import replace
 
 if TYPE_CHECKING:
     from pytest_sglhw.registry import Registry
+    from pytest_sglhw.registry.capabilities import Capability
 
 _COMMON = ("otherwise", "raises", "match", "reason")
 _ASKED = ("platforms", "archs", "min_arch", "min_devices", "min_memory", "min_free_memory")
@@ -73,9 +74,8 @@ class MarkReader:
     """Turn marks into needs by the tables of one registry; each distinct mark is read once."""
 
     def __init__(self, registry: Registry) -> None:
-        self._capabilities = registry.capabilities
+        self._registry = registry
         self._platform_marks = platform_marks(registry.platforms)
-        self._readers = {**READERS, "platforms": platform_reader(_platform_names(registry))}
         self._needs: dict[Hashable, Need] = {}
 
     def need(self, mark: pytest.Mark) -> Need:
@@ -115,7 +115,21 @@ class MarkReader:
         probe = self._capabilities[capability].probe
         return tuple(op.rpartition("::")[2] for op in probe.ops) if probe else ()
 
+    @property
+    def _capabilities(self) -> Mapping[str, Capability]:
+        return self._registry.capabilities  # which are built when the first mark asks for one
+
+    @cached_property
+    def _readers(self) -> dict[str, Callable[[Any], Any]]:
+        from pytest_sglhw.gates.values import READERS, platform_reader
+
+        return {**READERS, "platforms": platform_reader(_platform_names(self._registry))}
+
     def _values(self, mark: pytest.Mark, valid: tuple[str, ...]) -> dict[str, Any]:
+        if not mark.kwargs:
+            return {}
+        from pytest_sglhw.gates.values import InvalidValueError
+
         values = {}
         for key, value in mark.kwargs.items():
             if key not in valid:
@@ -168,14 +182,14 @@ class MarkReader:
                     f"{need.text}: {name} {only}, so otherwise='raise' needs raises=, which may be a warning."
                 )
             for signal in errors:
-                found.append(Documented((signal.exception,), match or _pattern(signal.match), f"documented for {name}"))
+                found.append(
+                    Documented(
+                        (signal.exception,), match or self._readers["match"](signal.match), f"documented for {name}"
+                    )
+                )
         if not found:
             raise MarkError(f"{need.text}: otherwise='raise' needs raises=, the class that is documented to be raised.")
         return tuple(dict.fromkeys(found))
-
-
-def _pattern(text: str) -> Any:
-    return READERS["match"](text)
 
 
 def _platform_names(registry: Registry) -> dict[str, str]:

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_sglhw.environment import runs
-from pytest_sglhw.environment.detection import DETECTION
 from pytest_sglhw.environment.records import CapabilityState
 from pytest_sglhw.gates.marks import suggestion
-from pytest_sglhw.gates.policy import LANE_POLICY
+from pytest_sglhw.settings import current_run
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -31,10 +29,12 @@ def import_or_skip(module: str, capability: str) -> ModuleType:
     :raises ValueError: a capability that the registry does not have.
     """
     __tracebackhide__ = True  # the skip is reported at the line of the file that asks
-    config = runs.current()
+    config = current_run()
     if config is None:
         return importlib.import_module(module)
-    detection = config.stash[DETECTION]
+    from pytest_sglhw.environment.detection import detection_of  # the run's own, also in a run of pytest inside another
+
+    detection = detection_of(config)
     if capability not in detection.registry.capabilities:
         known = ", ".join(detection.registry.capabilities)
         hint = suggestion(capability, detection.registry.capabilities)
@@ -51,6 +51,8 @@ def import_or_skip(module: str, capability: str) -> ModuleType:
 
 def _leave(config: pytest.Config, module: str, capability: str, found: CapabilityState) -> None:
     __tracebackhide__ = True
+    from pytest_sglhw.gates.policy import LANE_POLICY
+
     policy = config.stash.get(LANE_POLICY, None)
     code = _code(found.state, capability)
     text = f"import_or_skip({module!r}, {capability!r}): {capability} is {found.state}: {found.reason}"

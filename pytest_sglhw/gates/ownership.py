@@ -14,11 +14,11 @@ from typing import Literal
 
 import pytest
 
-from pytest_sglhw.gates.names import GENERAL, ISOLATED, KNOWN_GAP, ONLY, REQUIRES
+from pytest_sglhw.gates import GENERAL, ISOLATED, KNOWN_GAP, ONLY, REQUIRES, marker_name
 
 Owner = Literal["ours", "slip", "foreign"]
 
-_IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]+pytest_sglhw\b", re.MULTILINE)
+_IMPORT = rb"(?m)^[ \t]*(?:from|import)[ \t]+pytest_sglhw\b"
 
 
 class Ownership:
@@ -88,16 +88,12 @@ class Ownership:
         found = self._imports.get(path)
         if found is None:
             try:
-                found = _IMPORT.search(path.read_bytes()) is not None
+                text = path.read_bytes()
+                found = b"pytest_sglhw" in text and re.search(_IMPORT, text) is not None
             except OSError:
                 found = False
             self._imports[path] = found
         return found
-
-
-def marker_name(line: str) -> str:
-    """Give the name that a line of ini ``markers`` registers."""
-    return re.split(r"[(:]", line, maxsplit=1)[0].strip()
 
 
 def near_miss(name: str, names: Iterable[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""What other parts tell the gates: the lane's word on skips, and what to do when something of theirs is met."""
+"""What a lane tells the gates: its word on skips."""
 
 from __future__ import annotations
 
@@ -27,16 +27,3 @@ class LanePolicy(Record):
 
 
 LANE_POLICY = pytest.StashKey[LanePolicy]()
-
-#: The first test that our marks let run on an accelerator.
-DEVICE_TEST = "device test"
-
-#: What is met -> what its part does then, once: a part that most runs never need costs them nothing.
-ON_FIRST = pytest.StashKey[dict[str, Callable[[], None]]]()
-
-
-def met(config: pytest.Config, what: str) -> None:
-    """Call, the first time, what the part that waits for ``what`` left to be called."""
-    waiting = config.stash.get(ON_FIRST, {}).pop(what, None)
-    if waiting is not None:
-        waiting()

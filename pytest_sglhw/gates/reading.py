@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_sglhw.errors import MarkError
+from pytest_sglhw.gates import ISOLATED, KNOWN_GAP, REQUIRES
 from pytest_sglhw.gates.marks import MarkReader, key_of, spelled
-from pytest_sglhw.gates.names import ISOLATED, KNOWN_GAP, REQUIRES
 
 if TYPE_CHECKING:
     from pytest_sglhw.gates.known_gap import Gap
@@ -28,12 +28,14 @@ _NO_NEED = frozenset({KNOWN_GAP, ISOLATED})
 class Asked:
     """What the marks of a test ask together, shared by all tests with the same marks; its verdict once it is known."""
 
-    __slots__ = ("gap", "requirement", "verdict")
+    __slots__ = ("gap", "looked_at", "requirement", "verdict")
 
     def __init__(self, requirement: Requirement, gap: Gap | None) -> None:
         self.requirement = requirement
         self.gap = gap
         self.verdict: Verdict | None = None
+        self.looked_at = False
+        """Whether somebody has asked whether the marks contradict each other."""
 
 
 class Reading:
@@ -49,6 +51,8 @@ class Reading:
         self.registry = registry
         self._ours: dict[str, bool] = {}
         self._inherited: dict[Node, tuple[pytest.Mark, ...]] = {}
+        self._parent: Node | None = None
+        self._below: dict[str | None, Asked | None] = {}  # what the tests of that parent ask, by their one plain mark
         self._asked: dict[tuple[Hashable, ...], Asked] = {}
 
     def problem(self, mark: pytest.Mark, node: Node) -> str | None:
@@ -90,6 +94,19 @@ class Reading:
 
         :raises MarkError: a mark that was added after collection and means nothing.
         """
+        # Asked twice for every test of a run, most of which have no mark, or one without arguments.
+        own = item.own_markers
+        mark = own[0] if own else None
+        if len(own) > 1 or (mark is not None and (mark.args or mark.kwargs)):
+            return self._together(item)
+        if item.parent is not self._parent:
+            self._parent, self._below = item.parent, {}
+        name = mark.name if mark is not None else None
+        if name not in self._below:
+            self._below[name] = self._together(item)
+        return self._below[name]
+
+    def _together(self, item: pytest.Item) -> Asked | None:
         marks = self._own(item) + self._from(item.parent)
         if not marks:
             return None
@@ -98,6 +115,20 @@ class Reading:
         if found is None:
             found = self._asked[keys] = self._read(marks)
         return found
+
+    def contradiction(self, item: pytest.Item) -> str | None:
+        """Say of each combination of marks that no machine can meet why, once, at its first test."""
+        asked = self.asked(item)
+        if asked is None or asked.looked_at:
+            return None
+        asked.looked_at = True
+        if len(asked.requirement) == 1 and asked.requirement[0].names_platforms_alone:
+            return None
+        from pytest_sglhw.gates.contradiction import contradiction
+        from pytest_sglhw.gates.requirement import describe
+
+        why = contradiction(asked.requirement, self.registry)
+        return f"no machine has all that {describe(asked.requirement)} ask for: {why}." if why else None
 
     def _read(self, marks: tuple[pytest.Mark, ...]) -> Asked:
         needs = [self.reader.need(mark) for mark in marks if mark.name not in _NO_NEED]

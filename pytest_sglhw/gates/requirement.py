@@ -56,6 +56,11 @@ class Need(Record):
         """Say whether the need looks at single devices."""
         return bool(self.min_devices or self.archs or self.min_arch or self.min_memory or self.min_free_memory)
 
+    @property
+    def names_platforms_alone(self) -> bool:
+        """Say whether the need looks at the kind of accelerator and at nothing else."""
+        return not (self.asks_devices or self.capabilities)
+
 
 Requirement = tuple[Need, ...]
 

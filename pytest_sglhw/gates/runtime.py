@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from contextlib import ExitStack
 from functools import cached_property
@@ -10,20 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_sglhw.environment.detection import DETECTION
+from pytest_sglhw.environment.detection import detection_of
 from pytest_sglhw.errors import MarkError
-from pytest_sglhw.gates.judge import Judge
-from pytest_sglhw.gates.policy import DEVICE_TEST, LANE_POLICY, LanePolicy, met
-from pytest_sglhw.gates.reports import attach, release
-from pytest_sglhw.gates.summary import show_words
+from pytest_sglhw.gates import DEVICE_TEST
+from pytest_sglhw.gates.hooks import met
+from pytest_sglhw.gates.policy import LANE_POLICY, LanePolicy
 from pytest_sglhw.gates.verdict import Verdict, decide
 from pytest_sglhw.record import replace
 from pytest_sglhw.settings import FACTS_WANTED
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from pytest_sglhw.environment.records import Environment
+    from pytest_sglhw.gates.judge import Judge
     from pytest_sglhw.gates.kernel_watch import KernelWatch
     from pytest_sglhw.gates.reading import Asked, Reading
     from pytest_sglhw.gates.requirement import Requirement
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
 
 
 VERDICT = pytest.StashKey[Verdict]()
-JUDGES = pytest.StashKey[list[Judge]]()
+JUDGES = pytest.StashKey["list[Judge]"]()
 
 
 class GateSkip(pytest.skip.Exception):  # type: ignore[name-defined,misc]
@@ -61,9 +58,12 @@ class Gatekeeper:
     @cached_property
     def vacuous(self) -> Level:
         """The stricter of what the settings and the lane say about vacuous passes."""
+        of_lane = self.policy.vacuous if self.policy else "off"
+        if of_lane == self._settings.vacuous == "off":
+            return "off"
         from pytest_sglhw.gates.vacuity import strictest
 
-        return strictest(self._settings.vacuous, self.policy.vacuous if self.policy else "off")
+        return strictest(self._settings.vacuous, of_lane)
 
     @cached_property
     def watch(self) -> KernelWatch:
@@ -75,7 +75,11 @@ class Gatekeeper:
         return watch
 
     def enter(self, item: pytest.Item) -> Verdict | None:
-        """Give what becomes of a test that is about to be set up, and keep it with the test, its judges as well."""
+        """Give what becomes of a test that is about to be set up.
+
+        It is kept with the test, its judges as well, where somebody speaks on the reports: tests that simply run where
+        nobody reads that are most of most runs, and cost them nothing more.
+        """
         try:
             asked = self._reading.asked(item)
         except MarkError as error:  # a mark that was added after collection
@@ -84,12 +88,14 @@ class Gatekeeper:
             return item.stash[VERDICT]
         if asked is None:
             return None
-        verdict = item.stash[VERDICT] = self.verdict(asked)
+        verdict = asked.verdict or self.verdict(asked)
         if verdict.action != "run" or asked.gap is not None or self.vacuous != "off":
             self._report()
             if verdict.action in ("run", "raise"):
                 item.stash[JUDGES] = self.judges(item, asked, verdict)
                 self.let_judges_watch()
+        if self._reporting:
+            item.stash[VERDICT] = verdict
         return verdict
 
     def let_judges_watch(self) -> None:
@@ -101,9 +107,13 @@ class Gatekeeper:
     def _report(self) -> None:
         """Speak on reports from here on, in words of our own where they are needed."""
         if not self._reporting:
+            from pytest_sglhw.gates.reporter import Reporter
+            from pytest_sglhw.gates.summary import show_words, sum_up
+
             self._reporting = True
             manager = self._config.pluginmanager
             manager.register(Reporter(), "sglhw-gates-reporter")
+            sum_up(manager)
             show_words(manager)
 
     def verdict(self, asked: Asked) -> Verdict:
@@ -112,14 +122,14 @@ class Gatekeeper:
             lasting = self._decide(tuple(replace(need, min_free_memory=None) for need in asked.requirement))
             counts = [need.min_devices or 1 for need in asked.requirement if need.min_free_memory]
             if counts and lasting.action in ("run", "raise"):
-                environment = self._config.stash[DETECTION].with_free_memory(max(counts))
+                environment = detection_of(self._config).with_free_memory(max(counts))
                 return self._decided(asked.requirement, environment)
             asked.verdict = lasting
         return asked.verdict
 
     def _decide(self, requirement: Requirement) -> Verdict:
         wanted = self._reading.capabilities.union(*(need.capabilities for need in requirement))
-        return self._decided(requirement, self._config.stash[DETECTION].environment(wanted))
+        return self._decided(requirement, detection_of(self._config).for_verdicts(wanted))
 
     def _decided(self, requirement: Requirement, environment: Environment) -> Verdict:
         verdict = decide(requirement, environment, self.policy)
@@ -138,7 +148,7 @@ class Gatekeeper:
         elif self.vacuous != "off":
             from pytest_sglhw.gates.vacuity import VacuityJudge, kernels_asked
 
-            kernels = kernels_asked(asked.requirement, self._config.stash[DETECTION].registry)
+            kernels = kernels_asked(asked.requirement, detection_of(self._config).registry)
             if kernels:
                 found.append(VacuityJudge(self.watch, kernels, self.vacuous))
         if asked.gap is not None:
@@ -148,7 +158,7 @@ class Gatekeeper:
         return found
 
     def _sglang_version(self) -> str | None:
-        return self._config.stash[DETECTION].environment(()).packages.get("sglang")
+        return detection_of(self._config).environment(()).packages.get("sglang")
 
 
 class Door:
@@ -174,45 +184,6 @@ class Door:
 
             item.warn(PytestSglhwWarning(verdict.reason))
         raise GateSkip(verdict.reason)
-
-
-class Reporter:
-    """Say on the reports what became of a test, and let its judges speak.
-
-    Registered with the first test that does more than run, or where somebody reads the facts of those that run too:
-    most of the tests of most runs have nothing to say.
-    """
-
-    def __init__(self) -> None:
-        self._spent: TracebackType | None = None
-
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Attach the facts, and let the judges speak."""
-        report = yield
-        if self._spent is not None:
-            release(self._spent)
-            self._spent = None
-        verdict = item.stash.get(VERDICT, None)
-        if verdict is None:
-            return report
-        if call.when == "setup":
-            if call.excinfo is not None and isinstance(call.excinfo.value, GateSkip):
-                report.longrepr = (os.fspath(item.path), (item.location[1] or 0) + 1, f"Skipped: {verdict.reason}")
-                self._spent = call.excinfo.tb
-            attach(report, verdict.facts)
-        if report.skipped and _is_own_skip(report, call):
-            attach(report, {"reason_code": None, "reason": ""})
-        for judge in item.stash.get(JUDGES, ()):
-            judge.judge(report, call)
-        return report
-
-
-def _is_own_skip(report: pytest.TestReport, call: pytest.CallInfo[None]) -> bool:
-    """Whether the test skips itself, or pytest skips it: then no verdict of ours is the reason."""
-    return not hasattr(report, "wasxfail") and not (call.excinfo and isinstance(call.excinfo.value, GateSkip))
 
 
 class Watch:

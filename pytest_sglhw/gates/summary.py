@@ -59,6 +59,12 @@ class Told:
             self.stale.append(f"{report.nodeid}: {facts['stale']}")
 
 
+def sum_up(manager: pytest.PytestPluginManager) -> None:
+    """Tell at the end what the gates did, in the process that has the terminal."""
+    if manager.hasplugin("terminalreporter") and not manager.hasplugin("sglhw-gates-summary"):
+        manager.register(Summary(), "sglhw-gates-summary")
+
+
 def show_words(manager: pytest.PytestPluginManager) -> None:
     """Show outcomes that pytest has no word for, in the process that has the terminal."""
     if manager.hasplugin("terminalreporter") and not manager.hasplugin("sglhw-gates-words"):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pytest_sglhw.gates.names import GENERAL, platform_marks
+from pytest_sglhw.gates import GENERAL, platform_marks
 
 if TYPE_CHECKING:
     from pytest_sglhw.registry.registry import Registry

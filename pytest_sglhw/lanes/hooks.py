@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_sglhw.environment.detection import DETECTION
+from pytest_sglhw.environment.detection import detection_of
 from pytest_sglhw.gates.policy import LANE_POLICY, LanePolicy
 from pytest_sglhw.lanes.config import Lane, allowed_skips, get_lane
 
@@ -30,7 +30,7 @@ def _register_lane(config: pytest.Config, settings: Settings, name: str) -> None
     from pytest_sglhw.lanes.shard import read_shard
     from pytest_sglhw.report.recorder import LANE_FACTS
 
-    registry = config.stash[DETECTION].registry
+    registry = detection_of(config).registry
     lane = get_lane(config.rootpath, registry, name)
     policy = config.stash[LANE_POLICY] = LanePolicy(
         name, allowed_skips(lane, registry), lane.vacuous, frozenset(lane.capabilities).__contains__
@@ -56,7 +56,7 @@ class LaneContract:
         """Refuse a machine that is not what the lane promises, before anything is collected or any worker started."""
         from pytest_sglhw.lanes.contract import terms, unmet_table
 
-        environment = self._config.stash[DETECTION].environment(self._lane.capabilities)
+        environment = detection_of(self._config).environment(self._lane.capabilities)
         found = terms(self._lane, environment)
         if not all(term.kept for term in found):
             raise pytest.UsageError(unmet_table(self._lane, found))

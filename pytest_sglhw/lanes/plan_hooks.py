@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_sglhw.environment.detection import DETECTION
+from pytest_sglhw.environment.detection import detection_of
 from pytest_sglhw.gates.hooks import GATES
 from pytest_sglhw.lanes.config import load_lanes
 from pytest_sglhw.lanes.plan import Plan, plan_columns
@@ -31,7 +31,7 @@ class Planner:
     """Make the plan of what is collected, and show it in place of pytest's list of tests."""
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
-        registry = config.stash[DETECTION].registry
+        registry = detection_of(config).registry
         self._config = config
         self._format = settings.plan_format
         self._columns = plan_columns(settings.plan_for, load_lanes(config.rootpath, registry), registry)

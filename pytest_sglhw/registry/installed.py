@@ -1,16 +1,17 @@
-"""Entry points of what is installed, without the price of reading everybody's metadata."""
+"""What is installed, read off the file system: no import, no metadata parser, and none of their price."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
 from pytest_sglhw.errors import RegistryError
 
 if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
     from importlib.metadata import EntryPoint
 
 
@@ -71,3 +72,79 @@ def _read(path: str) -> bytes:
         return b""
     finally:
         os.close(descriptor)
+
+
+def distributions(paths: Iterable[object]) -> dict[str, str]:
+    """Return ``{normalised name: version}`` of what is installed on ``paths``; the first on the path wins."""
+    found: dict[str, str] = {}
+    for path in paths:
+        if not isinstance(path, str):
+            continue
+        try:
+            names = os.listdir(path or ".")
+        except OSError:  # zip files and paths that are not there
+            continue
+        for name in names:
+            stem, _, kind = name.rpartition(".")
+            if kind in ("dist-info", "egg-info"):
+                project, _, version = _without_python(stem).rpartition("-")
+                if project:
+                    found.setdefault(normal_name(project), version)
+    return found
+
+
+def _without_python(stem: str) -> str:
+    """Cut the Python version off the name of an egg: ``name-1.0-py3.11``."""
+    before, dash, tag = stem.rpartition("-py")
+    return before if dash and tag.replace(".", "").isdigit() else stem
+
+
+def normal_name(name: str) -> str:
+    """One spelling of a distribution's name: lower case, with single dashes."""
+    return "-".join(filter(None, name.lower().replace("_", "-").replace(".", "-").split("-")))
+
+
+def find_module(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
+    """Ask the finders for a module in the folders ``path`` of its parent, whatever stands in ``sys.modules``.
+
+    Top-level modules have no parent: ``None``.
+    """
+    for finder in sys.meta_path:
+        find_spec = getattr(finder, "find_spec", None)
+        if find_spec is None:
+            continue
+        try:
+            spec: ModuleSpec | None = find_spec(name, path)
+        except Exception:  # noqa: BLE001 (a foreign finder that fails has found nothing)
+            continue
+        if spec is not None:
+            return spec
+    return None
+
+
+def where_is(module: str) -> str | None:
+    """Return where a module is (its file, folder, or who would make it) without importing anything; else ``None``."""
+    path: Sequence[str] | None = None
+    place, name = None, ""
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        spec = find_module(name, path)
+        if spec is not None:
+            place, path = _place(spec), list(spec.submodule_search_locations or ())
+            continue
+        # Of a folder without __init__.py below another one the finders say nothing until that one is imported.
+        place = next((folder for above in path or () if os.path.isdir(folder := os.path.join(above, part))), None)
+        if place is None:
+            return None
+        path = [place]
+    return place
+
+
+def is_folder(place: str) -> bool:
+    """Say whether a place that :func:`where_is` names is a mere folder, without an ``__init__.py``: no package."""
+    return os.path.isdir(place)
+
+
+def _place(spec: ModuleSpec) -> str:
+    folder = next(iter(spec.submodule_search_locations or ()), None)
+    return spec.origin or folder or f"{type(spec.loader).__module__}.{type(spec.loader).__qualname__}"

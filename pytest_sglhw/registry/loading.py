@@ -33,13 +33,10 @@ def load(config: pytest.Config | None = None, *, timeout: float | None = None) -
 def built_in() -> Registry:
     """Return a registry that holds the built-in rows alone."""
     from pytest_sglhw.registry.platforms import BUILTIN_PLATFORMS
-    from pytest_sglhw.registry.providers import BUILTIN_PROVIDERS
 
-    registry = Registry(_built_in_capabilities)
+    registry = Registry(_built_in_capabilities, _built_in_providers)
     for row in BUILTIN_PLATFORMS:
         registry.add_platform(row)
-    for name, target in BUILTIN_PROVIDERS.items():
-        registry.add_provider(name, target)
     return registry
 
 
@@ -47,6 +44,12 @@ def _built_in_capabilities() -> Iterable[Mapping[str, Any]]:
     from pytest_sglhw.registry.builtin import BUILTIN_CAPABILITIES
 
     return BUILTIN_CAPABILITIES
+
+
+def _built_in_providers() -> Mapping[str, str]:
+    from pytest_sglhw.registry.providers import BUILTIN_PROVIDERS
+
+    return BUILTIN_PROVIDERS
 
 
 def _add_foreign(points: Iterable[EntryPoint], registry: Registry, timeout: float | None) -> None:

@@ -24,11 +24,15 @@ class Registry:
     names when a name is defined twice.
     """
 
-    def __init__(self, capabilities: Callable[[], Iterable[Mapping[str, Any]]] = tuple) -> None:
-        """Make a registry that holds ``capabilities``: their rows, which are asked for when somebody first looks."""
+    def __init__(
+        self,
+        capabilities: Callable[[], Iterable[Mapping[str, Any]]] = tuple,
+        providers: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """Make a registry that holds these rows, which are asked for when somebody first looks."""
         self._rows = capabilities
+        self._targets = providers
         self.platforms: dict[str, Platform] = {}
-        self.providers: dict[str, tuple[str, str]] = {}
         self.origin = BUILT_IN
 
     @cached_property
@@ -37,6 +41,11 @@ class Registry:
         from pytest_sglhw.registry.capabilities import capability_from_row
 
         return {row["name"]: capability_from_row(row, "built in") for row in self._rows()}
+
+    @cached_property
+    def providers(self) -> dict[str, tuple[str, str]]:
+        """The kernel providers: name -> target and origin."""
+        return {name: (target, BUILT_IN) for name, target in self._targets().items()}
 
     def add_platform(self, row: Mapping[str, Any] | Platform) -> None:
         """Add a platform; see :class:`pytest_sglhw.registry.platforms.Platform` for the columns.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_sglhw.environment.detection import DETECTION
+from pytest_sglhw.environment.detection import detection_of
 from pytest_sglhw.report.results import FileResult, ResultTracker, collect_result
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Courier(_Collecting):
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Hand everything over."""
-        known = self._config.stash[DETECTION].known()
+        known = detection_of(self._config).known()
         self._output[_FILES] = [file.to_json() for file in self._files]
         self._output[_ENVIRONMENT] = None if known is None else known.to_json()
 

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
 
 def register(config: pytest.Config, settings: Settings) -> None:
-    """Register what this run needs of the tracker and the recorder; a plan runs nothing and has no results."""
-    if settings.plan or not (settings.report or _somebody_listens(config, settings)):
-        return
+    """Register what this run needs of the tracker and the recorder, where somebody reads what became of each test."""
     from pytest_sglhw.report import results
 
     config.stash[FACTS_WANTED] = True
@@ -34,10 +32,3 @@ def register(config: pytest.Config, settings: Settings) -> None:
         from pytest_sglhw.report.recorder import Recorder
 
         manager.register(Recorder(config, settings, settings.report), "sglhw-report")
-
-
-def _somebody_listens(config: pytest.Config, settings: Settings) -> bool:
-    if settings.lane or (settings.junit_properties and config.getoption("xmlpath", None)):
-        return True
-    hook = config.hook
-    return bool(hook.pytest_sglhw_test_finished.get_hookimpls() or hook.pytest_sglhw_file_finished.get_hookimpls())

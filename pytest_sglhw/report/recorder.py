@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_sglhw.environment.detection import DETECTION
+from pytest_sglhw.environment.detection import detection_of
 from pytest_sglhw.report.courier import WORKER_ENVIRONMENT
 from pytest_sglhw.report.nodeids import Location, NodeIds
 from pytest_sglhw.report.writer import RecordWriter, TakenError
@@ -123,7 +123,7 @@ class Recorder:
 
     def _write_environment(self) -> None:
         """Record what is known of the machine by now, wherever that is more than before: a report starts no probe."""
-        known = self._config.stash[DETECTION].known()
+        known = detection_of(self._config).known()
         if known is not self._known and known is not None:
             self._known = known
             self._write("environment", {"environment": known.to_json()})
@@ -136,7 +136,7 @@ class Recorder:
 
     def _session_record(self) -> dict[str, Any]:
         settings = self._settings
-        self._known = self._config.stash[DETECTION].known()
+        self._known = detection_of(self._config).known()
         return {
             "schema": SCHEMA,
             "run_id": uuid.uuid4().hex,

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_sglhw.environment.detection import HANDED_OVER, detection_of
 from pytest_sglhw.environment.pinned import PINNED, PINNED_HERE, is_local
-from pytest_sglhw.gates.names import ISOLATED
-from pytest_sglhw.gates.policy import DEVICE_TEST, ON_FIRST, met
+from pytest_sglhw.gates import DEVICE_TEST
+from pytest_sglhw.gates.hooks import met
 from pytest_sglhw.settings import VARIABLES, WORKER_VARIABLES
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ _OWN_DEVICES = "sglhw_devices"
 
 def register(config: pytest.Config, settings: Settings) -> None:
     """Register this part."""
-    config.stash[ON_FIRST] = {ISOLATED: lambda: _isolate(config), DEVICE_TEST: lambda: _contain(config)}
     if settings.peak_memory:
         from pytest_sglhw.workers.peak_memory import PeakMemory
 
@@ -36,13 +36,15 @@ def register(config: pytest.Config, settings: Settings) -> None:
         config.pluginmanager.register(Controller(config, settings), "sglhw-workers")
 
 
-def _isolate(config: pytest.Config) -> None:
+def isolate(config: pytest.Config) -> None:
+    """Run the tests that ask for it in child processes, from the first that is met on."""
     from pytest_sglhw.workers.isolation import Isolation
 
     config.pluginmanager.register(Isolation(), "sglhw-isolation")
 
 
-def _contain(config: pytest.Config) -> None:
+def contain(config: pytest.Config) -> None:
+    """Keep an eye on the device of this process, from the first test on it on."""
     from pytest_sglhw.workers.poison import Poison
 
     config.pluginmanager.register(Poison(config), "sglhw-poison")
@@ -78,10 +80,18 @@ class Controller:
         self._refuse_report_to_copy(specs)
         self._workers = sum(is_local(spec) for spec in specs)
         if self._settings.devices != "off":
-            from pytest_sglhw.environment.detection import DETECTION
             from pytest_sglhw.workers.dealing import pin
 
-            pin(specs, self._config.stash[DETECTION], self._settings)
+            pin(specs, detection_of(self._config), self._settings)
+
+    @pytest.hookimpl
+    def pytest_sessionstart(self) -> None:
+        """Watch the reports of the workers: this process collects nothing itself."""
+        if self._config.pluginmanager.hasplugin("dsession"):
+            from pytest_sglhw.gates.summary import show_words, sum_up
+
+            sum_up(self._config.pluginmanager)
+            show_words(self._config.pluginmanager)
 
     def _refuse_report_to_copy(self, specs: Sequence[Any]) -> None:
         report = self._settings.report
@@ -93,12 +103,15 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Hand the settings of the environment over, and note which devices the worker holds.
+        """Hand over what the worker can't know, and note which devices it holds.
 
         A replacement has the spec, and so the devices, of the worker that crashed.
         """
         node.workerinput[WORKER_VARIABLES] = self._config.stash[VARIABLES]
-        env = node.gateway.spec.env
+        spec = node.gateway.spec
+        if is_local(spec) and not spec.python:  # they run this interpreter on this machine: one probe will do
+            node.workerinput[HANDED_OVER] = detection_of(self._config).hand_over()
+        env = spec.env
         if PINNED in env:
             # The mask was set just before PINNED, whatever else the spec of the worker sets.
             self._holds(node.gateway.id, env[list(env)[list(env).index(PINNED) - 1]])
@@ -186,9 +199,7 @@ class Controller:
             )
 
     def _devices_known(self) -> int:
-        from pytest_sglhw.environment.detection import DETECTION
-
-        known = self._config.stash[DETECTION].known()
+        known = detection_of(self._config).known()
         return len(known.usable_devices) if known is not None else 0
 
     @pytest.hookimpl(optionalhook=True)

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pytest_sglhw.environment.detection import DETECTION, SHARED
+from pytest_sglhw.environment.detection import SHARED, detection_of
 from pytest_sglhw.environment.pinned import PINNED
 from pytest_sglhw.errors import PytestSglhwWarning
-from pytest_sglhw.gates.names import ISOLATED
+from pytest_sglhw.gates import ISOLATED
 from pytest_sglhw.gates.policy import LANE_POLICY
 from pytest_sglhw.gates.reports import add_hint, fail
 from pytest_sglhw.gates.vacuity import strictest
@@ -203,7 +203,7 @@ def _job(item: pytest.Item, reports: Path, lifeline: int) -> Job:
     # What addopts asked for is in the options already: read again, it would start workers in the child.
     for override in [*(config.option.override_ini or []), "addopts="]:
         args += ["-o", override]
-    options = {**_picklable(vars(config.option)), **_OWN, SHARED: config.stash[DETECTION].hand_over()}
+    options = {**_picklable(vars(config.option)), **_OWN, SHARED: detection_of(config).hand_over()}
     del options["file_or_dir"]
     options["basetemp"] = _temporary_folder(config)
     if policy := config.stash.get(LANE_POLICY, None):

@@ -17,7 +17,7 @@ import pytest
 
 from pytest_sglhw.environment.loaded_torch import device_contexts
 from pytest_sglhw.environment.sticky import sticky_error
-from pytest_sglhw.gates.names import ISOLATED
+from pytest_sglhw.gates import ISOLATED
 from pytest_sglhw.gates.reports import attach
 from pytest_sglhw.gates.runtime import VERDICT
 from pytest_sglhw.workers.isolated_child import IN_CHILD

@@ -8,7 +8,7 @@ import sys
 import pytest
 from hostile import ROWS, TENSORS, distribution, doctor, h100, namespace, plant, torch_package
 
-from pytest_sglhw.environment.packages import where_is
+from pytest_sglhw.registry.installed import where_is
 
 #: Kernels that work on the rows of ``hostile.ROWS``.
 WORKS = """

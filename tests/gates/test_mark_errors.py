@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pytest_sglhw.errors import MarkError
+from pytest_sglhw.gates import CAPABILITIES
 from pytest_sglhw.gates.known_gap import read_gap
 from pytest_sglhw.gates.marks import MarkReader
-from pytest_sglhw.gates.names import CAPABILITIES
 from pytest_sglhw.gates.reading import read_isolated
 from pytest_sglhw.registry.loading import built_in
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_sglhw.gates.names import PLATFORM_MARKS, PLATFORMS
+from pytest_sglhw.gates import PLATFORM_MARKS, PLATFORMS
 
 EVERY_MARK = "import pytest\n" + "\n".join(
     f"@pytest.mark.{mark}\ndef test_{mark}(): pass" for mark in (*PLATFORM_MARKS, "requires_kvcacheio", "requires_kv4")

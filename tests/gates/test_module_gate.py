@@ -8,7 +8,7 @@ import re
 import pytest
 
 import pytest_sglhw
-from pytest_sglhw.environment import runs
+from pytest_sglhw import settings
 
 SOURCE = """
 import pytest_sglhw
@@ -79,7 +79,7 @@ def test_an_unknown_capability_is_an_error_with_the_valid_ones(run):
 
 def test_outside_pytest_it_imports(monkeypatch):
     """A script that uses the same helper gets its module, or the error of the import."""
-    monkeypatch.setattr(runs, "_RUNS", [])
+    monkeypatch.setattr(settings, "_RUNS", [])
     assert pytest_sglhw.import_or_skip("json", "kvcacheio") is json
     with pytest.raises(ModuleNotFoundError):
         pytest_sglhw.import_or_skip("nothing_of_this_name", "kvcacheio")
@@ -88,4 +88,4 @@ def test_outside_pytest_it_imports(monkeypatch):
 def test_a_run_inside_a_run_has_its_own_machine(run, pytestconfig):
     """The run that asks is the innermost one, and the outer one is back afterwards."""
     run(SOURCE, fake="cuda,-kvcacheio").assert_outcomes(skipped=1)
-    assert runs.current() is pytestconfig
+    assert settings.current_run() is pytestconfig

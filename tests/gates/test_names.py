@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import pytest_sglhw
-from pytest_sglhw.gates.names import CAPABILITIES, PLATFORMS, registered_lines
+from pytest_sglhw.gates import CAPABILITIES, PLATFORMS, registered_lines
 from pytest_sglhw.registry.loading import built_in
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_sglhw.gates.names import registered_lines
+from pytest_sglhw.gates import registered_lines
 from pytest_sglhw.gates.ownership import near_miss
 
 OURS = frozenset(registered_lines())

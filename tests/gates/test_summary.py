@@ -16,12 +16,12 @@ def test_c(): pass
 BROKEN = """
     from pytest_sglhw.record import replace
     import pytest
-    from pytest_sglhw.environment.detection import DETECTION
+    from pytest_sglhw.environment.detection import detection_of
     from pytest_sglhw.environment.records import CapabilityState
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(config):
-        detection = config.stash[DETECTION]
+        detection = detection_of(config)
         state = CapabilityState("broken", "ImportError: libcuda.so.1: cannot open", remedy="a driver")
         detection._environment = replace(detection.environment(), capabilities={"kvcacheio": state})
 """
