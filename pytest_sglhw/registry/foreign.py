@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_sglhw.asking.asker import Answer, Asker
 from pytest_sglhw.errors import RegistryError
+from pytest_sglhw.registry.installed import name_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -38,8 +39,7 @@ def foreign_rows(entry_points: Iterable[EntryPoint], timeout: float) -> list[tup
 
 
 def _origin(point: EntryPoint) -> str:
-    owner = (point.dist and point.dist.name) or "an unknown distribution"  # metadata may lack the name
-    return f"entry point {point.name!r} of {owner}"
+    return f"entry point {point.name!r} of {name_of(point.dist)}"
 
 
 def _asked(asker: Asker, origin: str, value: str) -> Rows:

@@ -12,7 +12,7 @@ from pytest_sglhw.errors import RegistryError
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import Distribution, EntryPoint
 
 
 def entry_points(group: str) -> Iterable[EntryPoint]:
@@ -34,6 +34,12 @@ def entry_points(group: str) -> Iterable[EntryPoint]:
         raise RegistryError(f"{_unreadable()} can't be read: {type(error).__name__}: {error}") from error
 
 
+def name_of(distribution: Distribution | None) -> str:
+    """Name a distribution; not by its ``name``, since metadata may lack it, of which newer Pythons warn."""
+    names = distribution.metadata.get_all("Name") if distribution else None
+    return str(names[0]) if names else "an unknown distribution"
+
+
 def _unreadable() -> str:
     from importlib.metadata import distributions
 
@@ -41,7 +47,7 @@ def _unreadable() -> str:
         try:
             _ = distribution.entry_points
         except Exception:  # noqa: BLE001 (whatever a parser raises for rubbish)
-            return f"the entry points of {distribution.metadata['Name']} in {distribution.locate_file('')}"
+            return f"the entry points of {name_of(distribution)} in {distribution.locate_file('')}"
     return "the entry points of what is installed"
 
 

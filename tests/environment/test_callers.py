@@ -117,7 +117,9 @@ def test_signals_that_the_caller_ignores_do_not_keep_a_hang_alive(tmp_path, numb
 
 
 #: What a program may have in its search path, which Python's own imports pass over.
-NO_FOLDERS = ["b'/tmp'", "None", "5", "object()", "__import__('pathlib').Path('nowhere')"]
+NO_FOLDERS = ["None", "5", "object()", "__import__('pathlib').Path('nowhere')"]
+if sys.version_info >= (3, 11):  # before, bytes were too much for them
+    NO_FOLDERS.append("b'/tmp'")
 
 
 @pytest.mark.parametrize("what", NO_FOLDERS)

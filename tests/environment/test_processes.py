@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hostile import DEADLINE, doctor, h100, plant, torch_package
 
+from pytest_sglhw.asking.processes import end
+
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 
 #: A package that starts a process which nothing but its parent tells of, and notes who it is.
@@ -146,3 +148,30 @@ def test_nothing_watches_after_the_end(tmp_path):
 
     assert done.stdout == "none\n", done.stderr
     assert not list(tmp_path.glob("sglhw-probe-*"))
+
+
+class Unkillable:
+    """A process that waits for a wedged driver: no signal ends it before the driver comes back."""
+
+    pid = 2**22 + 1  # beyond what Linux gives to anybody
+
+    def __init__(self):
+        self.waited = 0.0
+
+    def poll(self):
+        return None
+
+    def kill(self):
+        pass
+
+    def wait(self, timeout):
+        self.waited += timeout
+        raise subprocess.TimeoutExpired("child", timeout)
+
+
+def test_a_process_that_no_signal_ends_is_given_up():
+    """The run goes on without it."""
+    process = Unkillable()
+    end(process, "no such cookie")
+
+    assert 0 < process.waited < 60
