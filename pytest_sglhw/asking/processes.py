@@ -161,9 +161,28 @@ def told_exit(status: int) -> str:
     """Say in words how a process ended."""
     if status >= 0:
         return f"exited with status {status}"
-    with contextlib.suppress(ValueError):
-        return f"was killed by {signal.Signals(-status).name}"
-    return f"was killed by signal {-status}"
+    return f"was killed by {signal_name(-status)}"
+
+
+def told_end(status: int) -> str:
+    """Say in the words of reports how a process ended.
+
+    >>> told_end(-9), told_end(-40), told_end(3)
+    ('signal SIGKILL', 'signal 40', 'exit status 3')
+    """
+    return f"signal {signal_name(-status).removeprefix('signal ')}" if status < 0 else f"exit status {status}"
+
+
+def signal_name(number: int) -> str:
+    """Name a signal; most of the real-time ones have none.
+
+    >>> signal_name(9), signal_name(40)
+    ('SIGKILL', 'signal 40')
+    """
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ milliseconds and may create a device context of its own. The child announces eac
 from __future__ import annotations
 
 import multiprocessing
-import signal
 from typing import TYPE_CHECKING, Any
 
+from pytest_sglhw.asking.processes import signal_name
 from pytest_sglhw.conformance.failures import CellError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _law(run: CellRun, name: str | None) -> Law | None:
 
 def _death(code: int | None) -> str:
     if code is not None and code < 0:
-        return f"the kernel crashed its process with {signal.Signals(-code).name}"
+        return f"the kernel crashed its process with {signal_name(-code)}"
     return f"the kernel ended its process with exit status {code}"
 
 

@@ -6,7 +6,6 @@ pytest returned. Without the second the run is not over, whatever the process sa
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import tempfile
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pytest_sglhw.asking.processes import search_flags
+from pytest_sglhw.asking.processes import search_flags, signal_name
 
 #: Option of pytest that names the file ``where``.
 OPTION = "--sglhw-matrix-where"
@@ -72,12 +71,7 @@ def judge(code: int, returned: str, where: str) -> tuple[int, str | None]:
 
 
 def _end(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit status {code}"
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:  # a real-time signal has no name
-        return f"was ended by signal {-code}"
+    return f"ended with exit status {code}" if code >= 0 else f"was ended by {signal_name(-code)}"
 
 
 def _read(file: Path) -> str:

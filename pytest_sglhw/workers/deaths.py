@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from pytest_sglhw.asking.processes import told_end
 from pytest_sglhw.environment.pinned import is_local
 
 #: How xdist gives the end of a worker: its gateway, and what was wrong (``None``: it finished).
@@ -68,7 +69,7 @@ def end_of(gateway: Any) -> str:
         status = process.wait(timeout=5)
     except subprocess.TimeoutExpired:
         return "its process still lives"
-    return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+    return told_end(status)
 
 
 def deaths(ended: Mapping[str, Ended]) -> Iterator[Death]:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from pytest_sglhw.asking.processes import told_end
 from pytest_sglhw.environment.detection import SHARED, detection_of
 from pytest_sglhw.environment.pinned import PINNED
 from pytest_sglhw.errors import PytestSglhwWarning
@@ -62,9 +63,7 @@ class ChildRun(NamedTuple):
     @property
     def end(self) -> str:
         """How the process ended."""
-        if self.returncode < 0:
-            return f"signal {signal.Signals(-self.returncode).name}"
-        return f"exit status {self.returncode}"
+        return told_end(self.returncode)
 
 
 _RUN = pytest.StashKey[ChildRun]()

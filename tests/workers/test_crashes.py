@@ -121,6 +121,23 @@ def test_the_same_end_costs_a_worker_one_test(pytester: pytest.Pytester):
     assert records_of(pytester)[-1]["counts"] == {"passed": 2, "crashed": 1}
 
 
+def test_a_signal_without_a_name_has_its_number(pytester: pytest.Pytester):
+    """Most real-time signals have none; a child of an isolated test may end by one as well."""
+    pytester.makepyfile(
+        test_it="""
+        import os
+        from pytest_sglhw import isolated_device
+        @isolated_device
+        def test_isolated(): os.kill(os.getpid(), 40)
+        def test_here(): os.kill(os.getpid(), 40)
+        """
+    )
+    run(pytester, "-n", "1")
+    isolated, here = (r["reason"] for r in records_of(pytester) if r["kind"] == "test")
+    assert "test_isolated ended with signal 40 and no report of the call phase." in isolated
+    assert here == "worker 'gw0' crashed while running 'test_it.py::test_here' (signal 40)"
+
+
 RECIPE = Path(__file__).parents[2] / "docs" / "workers.md"
 EXITS = "faulthandler_exit_on_timeout"
 
