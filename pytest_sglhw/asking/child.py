@@ -358,9 +358,9 @@ def sglang_stage() -> dict[str, Any]:
     }
 
 
-def rows_stage(origin: str, value: str) -> dict[str, Any]:
-    """Call the entry point ``value``: the rows that it adds to the registry, as plain data."""
-    rows: dict[str, Any] = importlib.import_module("pytest_sglhw.registry.registering").rows(origin, value)
+def rows_stage(**entry_point: str) -> dict[str, Any]:
+    """Call an entry point: the rows that it adds to the registry, as plain data."""
+    rows: dict[str, Any] = importlib.import_module("pytest_sglhw.registry.registering").rows(**entry_point)
     return rows
 
 

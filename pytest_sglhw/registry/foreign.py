@@ -30,11 +30,11 @@ def foreign_rows(entry_points: Iterable[EntryPoint], timeout: float) -> list[tup
     :param timeout: seconds that each of them may take.
     :raises RegistryError: one of them fails, hangs or crashes; names it.
     """
-    points = [(_origin(point), point.value) for point in entry_points]
-    key = (*map(str, sys.path), *(text for point in points for text in point))
+    points = tuple(entry_points)
+    key = (*map(str, sys.path), *(text for point in points for text in (_origin(point), point.value)))
     if key not in _KNOWN:
         with Asker(timeout) as asker:
-            _KNOWN[key] = [(origin, _asked(asker, origin, value)) for origin, value in points]
+            _KNOWN[key] = [(_origin(point), _asked(asker, point)) for point in points]
     return _KNOWN[key]
 
 
@@ -42,10 +42,22 @@ def _origin(point: EntryPoint) -> str:
     return f"entry point {point.name!r} of {name_of(point.dist)}"
 
 
-def _asked(asker: Asker, origin: str, value: str) -> Rows:
-    answer = asker.ask(f"rows of {origin}", "rows", guest=value, origin=origin, value=value)
+def _asked(asker: Asker, point: EntryPoint) -> Rows:
+    origin = _origin(point)
+    who = f"{origin} ({point.value})"
+    if not point.pattern.match(point.value):
+        raise RegistryError(f"{who} names no function. Valid: module:function.")
+    answer = asker.ask(
+        f"rows of {origin}",
+        "rows",
+        guest=point.value,
+        who=who,
+        origin=origin,
+        module=point.module,
+        attribute=point.attr,
+    )
     if not answer.ok:
-        raise RegistryError(f"{origin} ({value}) {_went(answer)}")
+        raise RegistryError(f"{who} {_went(answer)}")
     if "refused" in answer.value:
         raise RegistryError(answer.value["refused"])
     rows: Rows = _frozen(answer.value)
