@@ -1,16 +1,23 @@
-"""xdist's schedulers that keep tests together, mended for crashes.
+"""xdist's schedulers, mended for crashes.
 
-As they are (3.8), ``loadscope``, ``loadfile`` and ``loadgroup`` hand the test that took its worker with it to the next
-one, which dies of it too, until xdist gives up; a replacement that is left with a single test waits for ever, since a
-worker begins a test when it knows the one after it, or that there is none; and a crash while a replacement collects
-breaks the run.
+As they are (3.8), all of them break the run where they send a test to a worker that died a moment ago. ``loadscope``,
+``loadfile`` and ``loadgroup`` hand the test that took its worker with it to the next one, which dies of it too, until
+xdist gives up; a replacement that is left with a single test waits for ever, since a worker begins a test when it knows
+the one after it, or that there is none; and a crash while a replacement collects breaks the run.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
-from xdist.scheduler import LoadFileScheduling, LoadGroupScheduling, LoadScopeScheduling
+from xdist.scheduler import (
+    LoadFileScheduling,
+    LoadGroupScheduling,
+    LoadScheduling,
+    LoadScopeScheduling,
+    WorkStealingScheduling,
+)
 
 
 class _OncePerTest(LoadScopeScheduling):  # type: ignore[misc]
@@ -36,6 +43,22 @@ class _OncePerTest(LoadScopeScheduling):  # type: ignore[misc]
         while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
             super()._reschedule(node)
 
+    def _assign_work_unit(self, node: Any) -> None:
+        with suppress(OSError):  # it died a moment ago: what it was given is taken back when that is told
+            super()._assign_work_unit(node)
+
+
+class _Load(LoadScheduling):  # type: ignore[misc]
+    def _send_tests(self, node: Any, num: int) -> None:
+        with suppress(OSError):
+            super()._send_tests(node, num)
+
+
+class _Steal(WorkStealingScheduling):  # type: ignore[misc]
+    def _send_tests(self, node: Any, num: int) -> None:
+        with suppress(OSError):
+            super()._send_tests(node, num)
+
 
 class _Scope(_OncePerTest):
     pass
@@ -50,4 +73,4 @@ class _Group(_OncePerTest, LoadGroupScheduling):  # type: ignore[misc]
 
 
 #: By the value of ``--dist``.
-SCHEDULERS = {"loadscope": _Scope, "loadfile": _File, "loadgroup": _Group}
+SCHEDULERS = {"load": _Load, "worksteal": _Steal, "loadscope": _Scope, "loadfile": _File, "loadgroup": _Group}

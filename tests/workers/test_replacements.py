@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_sglhw.workers.left_over import LeftOver
+from pytest_sglhw.workers.scheduling import SCHEDULERS
 
 from .helpers import records_of
 from .helpers import run_reporting as run
@@ -146,6 +147,32 @@ def test_the_rest_goes_on_however_it_is_distributed(pytester: pytest.Pytester, d
         for n in range(count)
     }
     assert records_of(pytester)[-1]["counts"] == {"passed": 3, "crashed": 2}
+
+
+class DeadWorker:
+    """A worker that died, which nobody has told yet."""
+
+    shutting_down = False
+    gateway = SimpleNamespace(id="gw0")
+
+    def send_runtest_some(self, indices):
+        raise BrokenPipeError
+
+    def shutdown(self):
+        self.shutting_down = True
+
+
+@pytest.mark.parametrize("dist", ["load", "loadfile", "loadgroup", "loadscope", "worksteal"])
+def test_what_is_sent_to_a_worker_that_just_died_is_taken_back(dist):
+    """The scheduler keeps it as that worker's, and gives it away again when the death is told."""
+    option = SimpleNamespace(tx=["popen"], loadscopereorder=True, maxschedchunk=None)
+    config = SimpleNamespace(option=option, getvalue=vars(option).get, getoption=vars(option).get)
+    scheduler = SCHEDULERS[dist](config, None)
+    node = DeadWorker()
+    scheduler.add_node(node)
+    scheduler.add_node_collection(node, ["t.py::a", "t.py::b"])
+    scheduler.schedule()
+    assert scheduler.remove_node(node) == "t.py::a"
 
 
 @pytest.mark.parametrize("dist", ["loadfile", "loadgroup", "loadscope"])
