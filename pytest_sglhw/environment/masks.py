@@ -28,7 +28,7 @@ class Mask(Record):
         """Whether no device is left of ``count`` (0: nobody knows how many there are)."""
         if not self.tokens or self.by_identity or not count:
             return not self.tokens
-        return int(self.tokens[0].partition(".")[0]) >= count
+        return int(self.tokens[0].partition(".")[0]) >= count  # no device: the runtimes read no further
 
 
 def masks_of(platform: Platform, environ: Mapping[str, str]) -> tuple[Mask, ...]:
@@ -56,6 +56,9 @@ _IDENTITY = r"((?i:GPU|MIG))-?[0-9a-zA-Z/._-]+"
 #: Gaudi's numbers are those of modules on the board: a container that has two of them may have 4 and 5.
 _MODULES = frozenset({"HABANA_VISIBLE_MODULES"})
 
+#: ROCr takes numbers and UUIDs in one list.
+_MIXED = frozenset({"ROCR_VISIBLE_DEVICES"})
+
 #: To CUDA and HIP a device that is named twice is an error in the list, and they show none at all.
 _NO_REPEATS = frozenset({"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"})
 
@@ -63,13 +66,15 @@ _NO_REPEATS = frozenset({"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"})
 def tokens_of(variable: str, value: str) -> tuple[str, ...]:
     """Cut the value where the runtimes do: they stop at the first entry that is no device (``-1``, a word, nothing).
 
-    The first entry says whether devices are named by number, UUID or MIG instance; one of another kind ends the list.
+    The first entry says whether devices are named by number, UUID or MIG instance; one of another kind ends the list,
+    except to ROCr.
     """
     tokens: list[str] = []
     first = _kind(value.partition(",")[0].strip())
     for word in value.split(","):
         token = word.strip()
-        if not first or _kind(token) != first:
+        kind = _kind(token)
+        if not kind or (kind != first and variable not in _MIXED):
             break
         number = re.match(_NUMBER, token)
         tokens.append(number[1] if number else token)

@@ -54,6 +54,16 @@ def test_level_zero_names_tiles_and_takes_a_repeat_once():
     assert (mask.tokens, mask.by_identity) == (("0.0", "0.1"), False)
 
 
+def test_rocr_takes_numbers_and_uuids_in_one_list():
+    """As AMD documents it; HIP takes numbers alone."""
+    value = "0,GPU-4b2c1a9f8d3e6f7a,2,-1,3"
+    rocr, hip = masks_of(ROWS["rocm"], {ROCR: value, HIP: value})
+
+    assert rocr.tokens == ("0", "GPU-4b2c1a9f8d3e6f7a", "2")
+    assert hip.tokens == ("0",)
+    assert hiding_mask(ROWS["rocm"], {ROCR: value}) is None
+
+
 NODES = ("/dev/nvidia0", "/dev/nvidia1")
 
 
