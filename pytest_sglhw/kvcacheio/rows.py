@@ -77,6 +77,8 @@ def _copy_runs(runs: list[tuple[int, int, int]], buffers: Sequence[tuple[int, in
 
 def _copy_scattered(src: RowSet, dst: RowSet, width: int, buffers: Sequence[tuple[int, int]], chunk: int) -> None:
     """Gather and scatter ``chunk`` rows of all buffers, then the next: layers of a token may lie side by side."""
+    if torch.get_num_threads() > 1:  # torch scatters in parallel: of a row that is written twice any one would stay
+        src, dst = _without_overwritten(src, dst)
     element = _widest_element(width, src.stride, dst.stride, *itertools.chain(*buffers))
     views = [(src.view(pair[0], width, element), dst.view(pair[1], width, element)) for pair in buffers]
     staging = _staging(min(chunk, src.rows.numel()) * width).view(_ELEMENTS[element]).view(-1, width // element)
@@ -86,6 +88,17 @@ def _copy_scattered(src: RowSet, dst: RowSet, width: int, buffers: Sequence[tupl
         for src_view, dst_view in views:
             torch.index_select(src_view, 0, src_rows, out=gathered)
             dst_view.index_copy_(0, dst_rows, gathered)
+
+
+def _without_overwritten(src: RowSet, dst: RowSet) -> tuple[RowSet, RowSet]:
+    """Leave out the rows of both sides that a later row overwrites."""
+    order = dst.rows.argsort(stable=True)
+    is_last = torch.ones_like(order, dtype=torch.bool)
+    is_last[:-1] = dst.rows[order].diff() != 0
+    if is_last.all():
+        return src, dst
+    kept = order[is_last].sort().values  # in the order in which they were given
+    return src._replace(rows=src.rows[kept]), dst._replace(rows=dst.rows[kept])
 
 
 def _widest_element(*sizes: int) -> int:

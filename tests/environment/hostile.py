@@ -137,7 +137,8 @@ def plant(folder: Path, files: dict[str, str]) -> dict[str, str]:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    return {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    path = filter(None, [str(folder), os.environ.get("PYTHONPATH")])  # an empty entry would be the current folder
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def doctor(folder: Path, files: dict[str, str], *arguments: str, timeout: float = DEADLINE) -> Seen:

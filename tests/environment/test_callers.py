@@ -52,11 +52,15 @@ def test_how_a_child_ended_is_known_all_the_same(tmp_path, how):
     assert found["flashinfer"]["state"] == "available"
 
 
+#: Python takes bytecode that is cut off for whole, and every process after that would fail to import it.
+NO_BYTECODE = "import os, sys; sys.dont_write_bytecode = True; os.environ['PYTHONDONTWRITEBYTECODE'] = '1'"
+
+
 def test_an_answer_that_has_no_place_is_no_hang(tmp_path):
     """A limit or a full disk cuts it short: the child ends at once, and its error is shown."""
     names = "".join(f"{'x' * 90}{number} = 0\n" for number in range(1500))
     files = h100() | FLASHINFER | {"sgl_kernel/__init__.py": "", "sgl_kernel/kvcacheio.py": names}
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))\n"
+    limit = f"import resource; {NO_BYTECODE}; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))\n"
     found = asked(tmp_path, files, limit)["capabilities"]
 
     assert found["kvcacheio"]["reason"] == "importing sgl_kernel.kvcacheio crashed: exited with status 1"
@@ -95,7 +99,7 @@ def test_output_beyond_a_limit_is_one_line(tmp_path):
     """As on a full disk."""
     environ = plant(tmp_path, torch_package("", __version__="2.11.0+cpu"))
     code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        f"import resource; {NO_BYTECODE}; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
         "from pytest_sglhw.cli import main; sys.exit(main(['capabilities']))"
     )
     environ.pop("PYTHONUNBUFFERED", None)  # with it, Python itself takes a short write for a whole one

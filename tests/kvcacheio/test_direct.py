@@ -90,6 +90,23 @@ def test_direct_duplicates(strided):
     check_direct([src], [dst], src_indices, torch.randint(30, (500,), generator=generator))
 
 
+@pytest.mark.parametrize(("tokens", "row"), [(300, 2057), (40_000, 8)])
+def test_direct_duplicates_on_several_threads(tokens, row):
+    """Torch writes rows in parallel where their elements are many, in no order."""
+    src, dst = pool(tokens, row), pool(30, row, seed=1)
+    generator = torch.Generator().manual_seed(4)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        for _ in range(20):
+            slots = torch.randint(30, (tokens,), generator=generator)
+            kvcacheio.transfer_kv_direct([src], [dst], torch.arange(tokens), slots, 1)
+            last = torch.zeros(30, dtype=torch.int64).scatter_reduce_(0, slots, torch.arange(tokens), "amax")
+            assert same(dst, src[last])
+    finally:
+        torch.set_num_threads(threads)
+
+
 def test_direct_conversion():
     """Between dtypes values are converted as ``Tensor.copy_`` does."""
     src = torch.linspace(-900, 900, 24 * 16).view(24, 2, 8)
