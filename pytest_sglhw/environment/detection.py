@@ -38,6 +38,7 @@ class Detection:
         self.in_lane = settings.lane is not None
         """Whether the run has made a promise about its machine."""
         self._environment: Environment | None = None
+        self._decided: dict[str, None] = {}  # capabilities of verdicts that needed no whole record
         self._early = config.stash.get(_EARLY, None)
         if settings.fake:
             self._environment = self._fake(settings.fake)
@@ -85,8 +86,10 @@ class Detection:
         if self._environment is None and self._settings.probe == "auto":
             from pytest_sglhw.environment.settled import settled
 
+            capabilities = tuple(capabilities)
             found = settled(self.static, self.registry, capabilities)
             if found is not None:
+                self._decided.update(dict.fromkeys(capabilities))
                 return self._as_pinned(found)
         return self.environment(capabilities)
 
@@ -114,10 +117,10 @@ class Detection:
         """Return what is known of the whole machine without starting a child process; ``None`` where that is nothing.
 
         Known is what this process or a worker beside it probed, what a fake says, and a CPU platform that static facts
-        settle.
+        settle, with what was decided by that.
         """
         if self._environment is None and self._settings.probe == "auto" and self.static.settles_cpu:
-            self.environment(())
+            self.environment(tuple(self._decided))
         return self._environment or (self._shared.read() if self._shared else None)
 
     def hand_over(self) -> str | None:

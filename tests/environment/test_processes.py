@@ -74,6 +74,12 @@ COMMANDS = {
 }
 
 
+def _heed_signals():
+    """In a new process: what nohup or a shell's background ignores would be ignored there too."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_probe_ends_with_the_process_that_asked(tmp_path, command, number):
@@ -87,7 +93,8 @@ def test_a_probe_ends_with_the_process_that_asked(tmp_path, command, number):
         "STRAYS": str(tmp_path / "strays"),
         "TMPDIR": str(temporary),
     }
-    asking = subprocess.Popen([sys.executable, "-m", *COMMANDS[command]], env=environ, cwd=tmp_path)
+    line = [sys.executable, "-m", *COMMANDS[command]]
+    asking = subprocess.Popen(line, env=environ, cwd=tmp_path, preexec_fn=_heed_signals)  # noqa: PLW1509 (no other thread)
     _until(lambda: tmp_path.joinpath("hung").is_file() and tmp_path.joinpath("hung").read_text())
     child, stray = int(tmp_path.joinpath("hung").read_text()), int(tmp_path.joinpath("strays").read_text())
     assert [path.name[:12] for path in temporary.iterdir()] == ["sglhw-probe-"]
@@ -101,7 +108,7 @@ def test_an_interrupt_of_the_command_is_one_line(tmp_path):
     """Exit status 130, no traceback, and the child is gone."""
     environ = plant(tmp_path, torch_package(HUNG, cuda="13.0")) | {"HUNG": str(tmp_path / "hung")}
     command = [sys.executable, "-m", "pytest_sglhw", "doctor"]
-    asking = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True)
+    asking = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True, preexec_fn=_heed_signals)  # noqa: PLW1509 (no other thread)
     _until(lambda: tmp_path.joinpath("hung").is_file() and tmp_path.joinpath("hung").read_text())
     asking.send_signal(signal.SIGINT)
 
