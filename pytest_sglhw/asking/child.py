@@ -87,10 +87,7 @@ def _high_copy(descriptor: int) -> int:
 def _limit(seconds: float) -> None:
     """Leave no core file, say where it crashed, and die at the cap even if nobody is left to kill this process."""
     faulthandler.enable()
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    keeper.leave_no_core_file()
     if hasattr(signal, "alarm"):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(int(seconds) + 5)

@@ -69,11 +69,16 @@ def _end_as(status: int, processes: Callable[[], Any], cookie: str, ended: str) 
         os._exit(status)
 
 
-def _end_by(number: int) -> None:
+def leave_no_core_file() -> None:
+    """See that this process, and what it starts, leaves none when it crashes."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _end_by(number: int) -> None:
+    leave_no_core_file()
     with contextlib.suppress(ValueError, OSError):  # SIGKILL has no handler
         signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
