@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from math import gcd
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_sglhw.conformance import index_patterns
 from pytest_sglhw.conformance.transfer_cases import TransferCase
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pytest_sglhw.conformance.cells import Cell
     from pytest_sglhw.conformance.transfer_cases import TransferFacts
 
@@ -28,7 +30,9 @@ def bulk_case(facts: TransferFacts, cell: Cell, direction: str, quota: int, nbyt
     pages = max(1, nbytes // (len(parts) * span * heads * head_bytes * cell.page_size))
     rng = Random(pages)
     reads, writes = (index_patterns.of_pages(rng.sample(range(pages), pages), cell.page_size) for _ in range(2))
-    return TransferCase(
+    return _of_whole_pages(
+        reads,
+        writes,
         layers=layers,
         layer_id=0 if facts.all_layers else 1,
         span=span,
@@ -39,16 +43,9 @@ def bulk_case(facts: TransferFacts, cell: Cell, direction: str, quota: int, nbyt
         direction=direction,
         source_tokens=pages * cell.page_size,
         destination_tokens=pages * cell.page_size,
-        source_base=0,
         destination_base=0,
-        rotation=0,
-        gap_heads=0,
-        index_stride=1,
         quota=quota,
         warps=32,
-        pattern="pages",
-        source_indices=tuple(reads),
-        destination_indices=tuple(writes),
         seed=0,
     )
 
@@ -62,7 +59,9 @@ def many_tokens(facts: TransferFacts, cell: Cell, rng: Random) -> TransferCase:
     held = pages + rng.randrange(4)
     reads, writes = (index_patterns.of_pages(_shuffled(rng, held)[:pages], cell.page_size) for _ in range(2))
     layer_id = 0 if facts.all_layers else layers - 1
-    return TransferCase(
+    return _of_whole_pages(
+        reads,
+        writes,
         layers=layers,
         layer_id=layer_id,
         span=layers - layer_id,
@@ -73,17 +72,24 @@ def many_tokens(facts: TransferFacts, cell: Cell, rng: Random) -> TransferCase:
         direction=rng.choice(facts.directions),
         source_tokens=held * cell.page_size,
         destination_tokens=held * cell.page_size,
-        source_base=0,
         destination_base=8,
-        rotation=0,
-        gap_heads=0,
         quota=rng.choice((1, 2, 16)),
         warps=rng.choice((1, 4, 32)),
+        seed=rng.randrange(1 << 30),
+    )
+
+
+def _of_whole_pages(reads: Iterable[int], writes: Iterable[int], **rest: Any) -> TransferCase:
+    """A case without gaps, shifts or strides, whose indices name whole pages."""
+    return TransferCase(
+        source_base=0,
+        rotation=0,
+        gap_heads=0,
+        index_stride=1,
         pattern="pages",
         source_indices=tuple(reads),
         destination_indices=tuple(writes),
-        index_stride=1,
-        seed=rng.randrange(1 << 30),
+        **rest,
     )
 
 
