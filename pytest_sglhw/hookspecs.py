@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_sglhw.registry import Registry
+    from pytest_sglhw.registry.registry import Registry
     from pytest_sglhw.report.results import FileResult, TestResult
 
 

@@ -8,26 +8,29 @@ hooks and fixtures that import the rest when they are called: no torch, no Hypot
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_sglhw import hookspecs
+from pytest_sglhw import settings as options
 from pytest_sglhw.gates import DEVICE_TEST, ISOLATED
 from pytest_sglhw.gates import hooks as gates
-from pytest_sglhw.settings import NESTED_MARKER, ON_FIRST, PIN_SELF, SETTINGS, add_options, enter_run, read_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+    from typing import Any
+
     from pytest_sglhw.environment.records import Environment
-    from pytest_sglhw.settings import Settings
 
 
+@pytest.hookimpl
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Register options and ini values."""
-    add_options(parser)
+    options.add_options(parser)
 
 
+@pytest.hookimpl
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Declare the hooks of :mod:`pytest_sglhw.hookspecs`."""
     pluginmanager.add_hookspecs(hookspecs)
@@ -36,11 +39,11 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Pin a remote worker to devices of its own machine, and let conftests ask for the machine of this run."""
-    if PIN_SELF in os.environ:
+    if options.PIN_SELF in os.environ:
         from pytest_sglhw.workers.dealing import pin_this_process
 
         pin_this_process(early_config)
-    enter_run(early_config)
+    options.enter_run(early_config)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,17 +55,18 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         prepare(config)
 
 
+@pytest.hookimpl
 def pytest_configure(config: pytest.Config) -> None:
     """Read the settings and register the parts that this run needs, in the order in which they are to be called."""
-    settings = config.stash[SETTINGS] = read_settings(config)
-    config.stash[ON_FIRST] = _on_first(config)
-    _mark_children_as_nested(config)
-    enter_run(config)
+    settings = config.stash[options.SETTINGS] = options.read_settings(config)
+    config.stash[options.ON_FIRST] = _on_first(config)
+    options.mark_children_as_nested(config)
+    options.enter_run(config)
     if settings.fake:
         from pytest_sglhw.environment import hooks as environment
 
         environment.register(config, settings)
-    gates.register(config, settings)
+    config.stash[gates.GATES] = gates.Gates(config, settings)
     if _wants_results(config, settings):
         from pytest_sglhw.report import hooks as report
 
@@ -85,7 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
         conformance.register(config)
 
 
-def _wants_results(config: pytest.Config, settings: Settings) -> bool:
+def _wants_results(config: pytest.Config, settings: options.Settings) -> bool:
     """Say whether somebody reads what became of each test; a plan runs nothing."""
     if settings.plan:
         return False
@@ -111,27 +115,41 @@ def _on_first(config: pytest.Config) -> dict[str, Callable[[], None]]:
     return {ISOLATED: isolate, DEVICE_TEST: contain}
 
 
-def _mark_children_as_nested(config: pytest.Config) -> None:
-    before = os.environ.get(NESTED_MARKER)
-    if before is None:
-        os.environ[NESTED_MARKER] = str(os.getpid())
-        config.add_cleanup(_unmark)
-
-
-def _unmark() -> None:
-    os.environ.pop(NESTED_MARKER, None)
-
-
+@pytest.hookimpl
 def pytest_report_header(config: pytest.Config) -> str | None:
     """Show what is known of the machine without a probe; a fake speaks for itself."""
-    if config.stash[SETTINGS].fake:
+    if config.stash[options.SETTINGS].fake:
         return None
-    from pytest_sglhw.environment.detection import detection_of
-    from pytest_sglhw.environment.static import shown
+    from pytest_sglhw.environment.static import gather, shown
 
-    return f"sglhw: {shown(detection_of(config).static)}"
+    if config.stash[gates.GATES].may_have_more_rows():
+        from pytest_sglhw.environment.detection import detection_of
+
+        return f"sglhw: {shown(detection_of(config).static)}"
+    from pytest_sglhw.registry.platforms import BUILTIN_PLATFORMS
+
+    return f"sglhw: {shown(gather(BUILTIN_PLATFORMS))}"
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Meet the marks of each file as it is collected."""
+    marks = collector.config.stash[gates.GATES]
+    marks.expect(collector)
+    report = yield
+    marks.meet(collector, report)
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Meet the marks that others added later, be it at the very end of ``pytest_collection_modifyitems``."""
+    session.config.stash[gates.GATES].meet_late(session.items)
+
+
+@pytest.hookimpl
 def pytest_markeval_namespace() -> dict[str, Any]:
     """Let ``skipif("is_rocm")`` and ``skipif("not sglhw.is_cuda")`` be written as strings."""
     import pytest_sglhw
@@ -140,6 +158,7 @@ def pytest_markeval_namespace() -> dict[str, Any]:
     return {**PREDICATES, "sglhw": pytest_sglhw}
 
 
+@pytest.hookimpl
 def pytest_exception_interact(node: pytest.Item | pytest.Collector, call: pytest.CallInfo[Any]) -> None:
     """Notice that the device is lost where no mark of ours is at hand: pytest calls this for failures alone."""
     from pytest_sglhw.environment.sticky import sticky_error

@@ -7,6 +7,7 @@ million; a :class:`Record` 0.1 million. A type checker takes it for a frozen dat
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
@@ -29,20 +30,20 @@ class Record:
     """
 
     _fields: ClassVar[tuple[str, ...]] = ()
-    _required: ClassVar[tuple[str, ...]] = ()
+    _known: ClassVar[frozenset[str]] = frozenset()
+    _required: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
         cls._fields = tuple(cls.__annotations__)
-        cls._required = tuple([name for name in cls._fields if name not in cls.__dict__])
+        cls._known = frozenset(cls._fields)
+        cls._required = cls._known.difference(cls.__dict__)
 
     def __init__(self, *values: Any, **named: Any) -> None:
-        fields, given = self._fields, self.__dict__
-        given.update(zip(fields, values))  # noqa: B905 (too many values are refused below)
-        wrong = [name for name in named if name in given or name not in fields]
-        given.update(named)
-        missing = [name for name in self._required if name not in given]
-        if wrong or missing or len(values) > len(fields):
-            raise TypeError(f"{type(self).__name__}: {_refused(fields, values, wrong, missing)}")
+        given = self.__dict__
+        given.update(zip(self._fields, values), **named)  # noqa: B905 (too many values are refused below)
+        fits = len(given) == len(values) + len(named) and self._known.issuperset(given)
+        if not fits or not self._required.issubset(given):
+            raise TypeError(f"{type(self).__name__}: {_refused(self, values, named)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen: {name} can't be set. Make a changed copy: replace()")
@@ -117,9 +118,15 @@ def _values(record: Any) -> tuple[Any, ...]:
     return tuple([getattr(record, name) for name in record._fields])
 
 
-def _refused(fields: tuple[str, ...], values: tuple[Any, ...], wrong: list[str], missing: list[str]) -> str:
-    if wrong:
-        what = f"got an unexpected {wrong[0]!r}" if wrong[0] not in fields else f"got {wrong[0]!r} twice"
+def _refused(record: Record, values: tuple[Any, ...], named: Iterable[str]) -> str:
+    fields = record._fields
+    twice = [name for name in fields[: len(values)] if name in named]
+    unexpected = [name for name in named if name not in fields]
+    missing = [name for name in fields if name in record._required and name not in record.__dict__]
+    if unexpected:
+        what = f"got an unexpected {unexpected[0]!r}"
+    elif twice:
+        what = f"got {twice[0]!r} twice"
     elif missing:
         what = f"{missing[0]!r} is missing"
     else:

@@ -99,19 +99,19 @@ class Settings(Record):
     """Stems of the settings that somebody set, by whatever way: any of them opts in to our mark names."""
 
 
-SETTINGS = pytest.StashKey[Settings]()
+SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 
 #: The environment variables that count in a run. A worker gets those of its controller, under the key below in xdist's
 #: ``workerinput``: xdist hands over the command line, and a worker's own environment is that of a nested pytest.
-VARIABLES = pytest.StashKey[dict[str, str]]()
+VARIABLES: pytest.StashKey[dict[str, str]] = pytest.StashKey()
 WORKER_VARIABLES = "sglhw_variables"
 
 
 #: What is met -> what its part does then, once: a part that most runs never need costs them nothing.
-ON_FIRST = pytest.StashKey[dict[str, Callable[[], None]]]()
+ON_FIRST: pytest.StashKey[dict[str, Callable[[], None]]] = pytest.StashKey()
 
 #: Set where somebody reads the facts on the reports of every marked test, also of those that simply run.
-FACTS_WANTED = pytest.StashKey[bool]()
+FACTS_WANTED: pytest.StashKey[bool] = pytest.StashKey()
 
 
 #: The pytest runs of this process, the innermost last: a test of pytest runs pytest inside.
@@ -128,6 +128,17 @@ def enter_run(config: pytest.Config) -> None:
 def current_run() -> pytest.Config | None:
     """Give the config of the innermost run, for code that pytest does not hand it to; ``None`` outside pytest."""
     return _RUNS[-1] if _RUNS else None
+
+
+def mark_children_as_nested(config: pytest.Config) -> None:
+    """Let the environment variables count in no process that this run starts, until it ends."""
+    if NESTED_MARKER not in os.environ:
+        os.environ[NESTED_MARKER] = str(os.getpid())
+        config.add_cleanup(_unmark)
+
+
+def _unmark() -> None:
+    os.environ.pop(NESTED_MARKER, None)
 
 
 def add_options(parser: pytest.Parser) -> None:

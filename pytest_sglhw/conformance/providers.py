@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_sglhw.conformance.devices import Place, device_problem
-from pytest_sglhw.registry import load
-from pytest_sglhw.registry.loading import built_in
+from pytest_sglhw.registry.loading import built_in, load
 
 if TYPE_CHECKING:
-    from pytest_sglhw.registry import Registry
+    from pytest_sglhw.registry.registry import Registry
 
 
 @dataclass

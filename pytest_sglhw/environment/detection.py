@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_sglhw.environment.records import Device, Environment
     from pytest_sglhw.environment.sharing import SharedRecord
     from pytest_sglhw.environment.static import StaticFacts
-    from pytest_sglhw.registry import Registry
+    from pytest_sglhw.registry.registry import Registry
     from pytest_sglhw.settings import Settings
 
 #: Key in ``workerinput`` of the folder that workers on the controller's machine share.
@@ -56,7 +56,7 @@ class Detection:
     @cached_property
     def registry(self) -> Registry:
         """The registry of this run."""
-        from pytest_sglhw.registry import load
+        from pytest_sglhw.registry.loading import load
 
         try:
             return load(self._config, timeout=self._settings.probe_timeout)

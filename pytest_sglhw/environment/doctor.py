@@ -20,7 +20,7 @@ from pytest_sglhw.timeouts import TIMEOUT, VALID, timeout_of
 if TYPE_CHECKING:
     from pytest_sglhw.environment.records import Environment
     from pytest_sglhw.lanes.config import Lane
-    from pytest_sglhw.registry import Registry
+    from pytest_sglhw.registry.registry import Registry
 
 FINE, UNMET, USAGE, NO_PLATFORM = 0, 1, 2, 3
 
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Probe, print, and return the exit status."""
-    from pytest_sglhw.registry import load
+    from pytest_sglhw.registry.loading import load
 
     try:
         registry = load(timeout=args.probe_timeout)

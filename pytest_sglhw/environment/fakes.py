@@ -18,7 +18,7 @@ from pytest_sglhw.record import replace
 from pytest_sglhw.registry.platforms import Platform, normal_arch, platform_named
 
 if TYPE_CHECKING:
-    from pytest_sglhw.registry import Registry
+    from pytest_sglhw.registry.registry import Registry
 
 MACHINES = Path(__file__).with_name("machines")
 

@@ -29,7 +29,7 @@ from pytest_sglhw.registry.installed import normal_name
 from pytest_sglhw.timeouts import TIMEOUT, VALID, is_timeout
 
 if TYPE_CHECKING:
-    from pytest_sglhw.registry import Registry
+    from pytest_sglhw.registry.registry import Registry
 
 #: Distributions worth recording beside those that the capabilities name.
 _PACKAGES = ("torch", "triton", "sglang", "transformers", "numpy", "pytest", "pytest-sglhw")
@@ -51,7 +51,7 @@ def probe_environment(
     :raises ValueError: an unknown capability, something else than a list of names, or a timeout that is none.
     :raises RegistryError: (a ``ValueError``) an installed package adds rows that are invalid; names its entry point.
     """
-    from pytest_sglhw.registry import load
+    from pytest_sglhw.registry.loading import load
 
     if not is_timeout(timeout):
         raise ValueError(f"{timeout!r} is not a valid timeout. Valid: {VALID}.")

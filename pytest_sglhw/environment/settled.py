@@ -14,7 +14,7 @@ from pytest_sglhw.record import encodable
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.static import StaticFacts
-    from pytest_sglhw.registry import Registry
+    from pytest_sglhw.registry.registry import Registry
 
 
 def settled(static: StaticFacts, registry: Registry, capabilities: Iterable[str]) -> Environment | None:

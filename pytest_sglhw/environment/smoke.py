@@ -166,9 +166,9 @@ def _accelerator() -> str | None:
     import torch
 
     for platform in BUILTIN_PLATFORMS:
-        available = getattr(getattr(torch, platform.get("api", ""), None), "is_available", None)
+        available = getattr(getattr(torch, platform.api, None), "is_available", None)
         if available is not None and available():
-            return str(platform["device_type"])
+            return platform.device_type
     general = getattr(torch, "accelerator", None)
     if general is None or not general.is_available():
         return None

@@ -148,7 +148,7 @@ def read_torch_build() -> TorchBuild | None:
     folder = next(iter(spec.submodule_search_locations or ()), None)
     path = spec.origin or folder or "torch"
     try:
-        values = _constants(_beginning(Path(folder or os.devnull, "version.py")))
+        values = _constants(_beginning(os.path.join(folder or os.devnull, "version.py")))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return TorchBuild(path, readable=False)
     version = values.pop("__version__", None)
@@ -170,12 +170,12 @@ _NOT_PLATFORMS = frozenset({"debug", "git_version", "rocm"})
 _LONGEST = 1 << 16
 
 
-def _beginning(path: Path) -> str:
+def _beginning(path: str) -> str:
     """Return the text of a file.
 
     :raises ValueError: it is longer than anything that says what torch is.
     """
-    with path.open("rb") as file:
+    with open(path, "rb") as file:
         text = file.read(_LONGEST + 1)
     if len(text) > _LONGEST:
         raise ValueError(path)
@@ -199,31 +199,37 @@ def _libraries_are_cpu(folder: str | None) -> bool:
     return any("torch_cpu" in name for name in names) and not accelerated
 
 
-def _matches(root: str, pattern: str) -> list[str]:
-    """Find files as ``glob`` does, which compiles a regular expression even where nothing begins like the pattern."""
-    if not any(letter in pattern for letter in "*?["):
-        return [pattern] if os.path.lexists(root + pattern) else []
-    hits = [""]
+def _matches(root: str, pattern: str, listed: dict[str, list[str]]) -> list[str]:
+    """Find files as ``glob`` does, which compiles a regular expression even where nothing begins like the pattern.
+
+    :param listed: folders that were read, with their names: most device nodes are in the same one.
+    """
+    hits, plain = [""], ""
     for part in pattern.strip("/").split("/"):
-        hits = [f"{hit}/{name}" for hit in hits for name in _entries(root + hit, part)]
-    return sorted(hits)
+        stem = part.partition("*")[0].partition("[")[0].partition("?")[0]
+        if stem == part:
+            plain += f"/{part}"
+        else:
+            hits = [f"{hit}{plain}/{name}" for hit in hits for name in _entries(root + hit + plain, stem, part, listed)]
+            plain = ""
+    return sorted(hit + plain for hit in hits if not plain or os.path.lexists(root + hit + plain))
 
 
-def _entries(folder: str, pattern: str) -> list[str]:
-    stem = pattern[: next((at for at, letter in enumerate(pattern) if letter in "*?["), None)]
-    if stem == pattern:
-        return [pattern] if os.path.lexists(f"{folder}/{pattern}") else []
-    try:
-        names = [name for name in os.listdir(folder) if name.startswith(stem)]
-    except OSError:
-        return []
+def _entries(folder: str, stem: str, pattern: str, listed: dict[str, list[str]]) -> list[str]:
+    if folder not in listed:
+        try:
+            listed[folder] = os.listdir(folder)
+        except OSError:
+            listed[folder] = []
+    names = [name for name in listed[folder] if name.startswith(stem)]
     return fnmatch.filter(names, pattern) if names else []
 
 
 def _found(
     rows: Sequence[Platform], root: str, patterns: Callable[[Platform], Sequence[str]]
 ) -> dict[str, tuple[str, ...]]:
-    hits = {row.name: tuple(hit for p in patterns(row) for hit in _matches(root, p)) for row in rows}
+    listed: dict[str, list[str]] = {}
+    hits = {row.name: tuple(hit for p in patterns(row) for hit in _matches(root, p, listed)) for row in rows}
     return {name: found for name, found in hits.items() if found}
 
 
@@ -247,7 +253,7 @@ def _hints(rows: Sequence[Platform], root: str, environ: Mapping[str, str]) -> d
 
 def _driver_version(row: Platform, root: str) -> str | None:
     for pattern, version in row.drivers:
-        for hit in _matches(root, pattern):
+        for hit in _matches(root, pattern, {}):
             try:
                 text = Path(root, hit.lstrip("/")).read_text(encoding="utf-8", errors="replace")
             except OSError:

@@ -10,7 +10,7 @@ from pytest_sglhw.gates.values import sm_number
 
 if TYPE_CHECKING:
     from pytest_sglhw.gates.requirement import Need, Requirement
-    from pytest_sglhw.registry import Registry
+    from pytest_sglhw.registry.registry import Registry
 
 
 def contradiction(requirement: Requirement, registry: Registry) -> str | None:

@@ -1,9 +1,9 @@
-"""Hooks of the gates part. An idle run has two of them; the rest is registered when the first mark of ours is met."""
+"""The marks of a run as they are met. What acts on them while tests run is registered with the first of ours."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,12 +41,6 @@ _CONDITIONAL = ("skipif", "xfail")
 _ADDED_MARK = rb"\brequires_[a-z][a-z0-9_]*|(?<=\bmark\.)[a-z][a-z0-9_]*_only\b"
 
 
-def register(config: pytest.Config, settings: Settings) -> None:
-    """Register this part."""
-    gates = config.stash[GATES] = Gates(config, settings)
-    config.pluginmanager.register(gates, "sglhw-gates")
-
-
 def met(config: pytest.Config, what: str) -> None:
     """Call, the first time, what the part that waits for ``what`` left to be called."""
     waiting = config.stash[ON_FIRST].pop(what, None)
@@ -55,9 +49,13 @@ def met(config: pytest.Config, what: str) -> None:
 
 
 class Gates:
-    """Meet the marks of each file as it is collected."""
+    """Meet the marks of each file as it is collected.
+
+    ``plugin`` calls it: pytest would look at every attribute of an object that is registered.
+    """
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        """Register our marks for the run of ``config``."""
         self._config = config
         self._settings = settings
         self._settled = set(_SETTLED)  # names that nobody has to look at again, in any file
@@ -74,14 +72,13 @@ class Gates:
             if name not in taken or self._opted_in:
                 config.addinivalue_line("markers", line)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(
-        self, collector: pytest.Collector
-    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Refuse a file whose marks mean nothing."""
+    def expect(self, collector: pytest.Collector) -> None:
+        """Register the marks of added rows before a file that may use them is imported."""
         if isinstance(collector, pytest.File):
             self._register_added_marks(collector)
-        report = yield
+
+    def meet(self, collector: pytest.Collector, report: pytest.CollectReport) -> None:
+        """Meet the marks on what was collected; refuse a file whose marks mean nothing."""
         if report.passed:
             problems = self._problems((collector, *report.result))
             problems = problems or self._warn(self._advice(collector, report.result))
@@ -91,20 +88,15 @@ class Gates:
                 refuse(report, problems)
         elif report.failed:
             self._hint_at_slip(report, collector)
-        return report
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
-        """Meet the marks that others added after their file was collected, be it at the very end of this hook."""
-        result = yield
+    def meet_late(self, items: Sequence[pytest.Item]) -> None:
+        """Meet the marks that others added after their file was collected."""
         self._problems(items)
-        return result
 
     def asked(self, item: pytest.Item) -> Asked | None:
         """Give what the marks of ``item`` ask, or ``None`` where it has none of ours."""
         return self._read().asked(item)
 
-    # Not properties: pytest looks at every attribute of a plugin object when it searches for fixtures.
     def _whose(self) -> Ownership:
         if self._ownership is None:
             from pytest_sglhw.gates.ownership import Ownership
@@ -172,7 +164,7 @@ class Gates:
         if b"requires_" not in text and b"_only" not in text:
             return
         self._make_marks_once()
-        if not self._may_be_added():
+        if not self.may_have_more_rows():
             return
         import re
 
@@ -187,18 +179,14 @@ class Gates:
             setattr(pytest.mark, name, getattr(pytest.mark, name))
             self._config.add_cleanup(partial(made.pop, name, None))
 
-    def _may_be_added(self) -> bool:
+    def may_have_more_rows(self) -> bool:
+        """Say whether somebody may add rows to the built-in ones, without loading anything."""
         if self._config.hook.pytest_sglhw_register.get_hookimpls():
             return True
         if self._from_entry_points is None:
-            from pytest_sglhw.errors import RegistryError
-            from pytest_sglhw.registry.installed import entry_points
-            from pytest_sglhw.registry.registry import ENTRY_POINT_GROUP
+            from pytest_sglhw.registry.installed import ENTRY_POINT_GROUP, may_have_entry_points
 
-            try:
-                self._from_entry_points = bool(entry_points(ENTRY_POINT_GROUP))
-            except RegistryError:  # whoever loads them says so
-                self._from_entry_points = True
+            self._from_entry_points = may_have_entry_points(ENTRY_POINT_GROUP)
         return self._from_entry_points
 
     def _registered(self) -> set[str]:
@@ -249,4 +237,4 @@ class Gates:
             add_hint(report, "pytest-sglhw", self._read().slip(name))
 
 
-GATES = pytest.StashKey[Gates]()
+GATES: pytest.StashKey[Gates] = pytest.StashKey()

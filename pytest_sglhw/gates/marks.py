@@ -14,8 +14,8 @@ from pytest_sglhw.gates.requirement import Documented, Need
 from pytest_sglhw.record import replace
 
 if TYPE_CHECKING:
-    from pytest_sglhw.registry import Registry
     from pytest_sglhw.registry.capabilities import Capability
+    from pytest_sglhw.registry.registry import Registry
 
 _COMMON = ("otherwise", "raises", "match", "reason")
 _ASKED = ("platforms", "archs", "min_arch", "min_devices", "min_memory", "min_free_memory")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_sglhw.gates.ownership import Ownership
     from pytest_sglhw.gates.requirement import Requirement
     from pytest_sglhw.gates.verdict import Verdict
-    from pytest_sglhw.registry import Registry
+    from pytest_sglhw.registry.registry import Registry
 
 Node = pytest.Collector | pytest.Item
 

@@ -20,7 +20,7 @@ from pytest_sglhw.gates.reports import attach, fail
 
 if TYPE_CHECKING:
     from pytest_sglhw.gates.requirement import Need, Requirement
-    from pytest_sglhw.registry import Registry
+    from pytest_sglhw.registry.registry import Registry
 
 Level = Literal["off", "warn", "fail"]
 LEVELS: tuple[Level, ...] = ("off", "warn", "fail")

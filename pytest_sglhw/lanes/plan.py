@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_sglhw.environment.records import Environment
     from pytest_sglhw.gates.requirement import Requirement
     from pytest_sglhw.lanes.config import Lane
-    from pytest_sglhw.registry import Registry
+    from pytest_sglhw.registry.registry import Registry
 
 #: Words after which a test has been executed.
 EXECUTING: frozenset[Word] = frozenset({"run", "raise"})

@@ -11,7 +11,7 @@ from pytest_sglhw.gates.values import arch, sm_number
 if TYPE_CHECKING:
     from pytest_sglhw.gates.requirement import Need, Requirement
     from pytest_sglhw.lanes.config import Lane
-    from pytest_sglhw.registry import Registry
+    from pytest_sglhw.registry.registry import Registry
 
 Answer = Literal["met", "unmet", "open"]
 Word = Literal["run", "skip", "raise", "not promised"]

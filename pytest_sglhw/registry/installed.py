@@ -8,11 +8,14 @@ from collections.abc import Iterable, Sequence
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
-from pytest_sglhw.errors import RegistryError
-
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from importlib.metadata import Distribution, EntryPoint
+
+ENTRY_POINT_GROUP = "sglhw"
+
+#: Python's own folders, where nobody installs anything.
+_STANDARD = (os.path.dirname(os.__file__), os.path.join(os.path.dirname(os.__file__), "lib-dynload"))
 
 
 def entry_points(group: str) -> Iterable[EntryPoint]:
@@ -22,16 +25,25 @@ def entry_points(group: str) -> Iterable[EntryPoint]:
     run. It is asked only where a distribution names the group, or where something may be installed in a way that a look
     at folders does not show.
     """
-    # Whatever else stands in the path is passed over by Python's own imports too.
-    path = [folder for folder in sys.path if isinstance(folder, str)]
-    if not (_hidden_from_folders(path) or any(_names(group, folder) for folder in path)):
+    if not may_have_entry_points(group):
         return ()
     from importlib.metadata import entry_points as of_all
 
     try:
         return of_all(group=group)
     except Exception as error:
+        from pytest_sglhw.errors import RegistryError
+
         raise RegistryError(f"{_unreadable()} can't be read: {type(error).__name__}: {error}") from error
+
+
+def may_have_entry_points(group: str) -> bool:
+    """Say whether something names ``group``, or may be installed in a way that a look at folders does not show."""
+    if any(finder is not PathFinder and hasattr(finder, "find_distributions") for finder in sys.meta_path):
+        return True
+    # Whatever else stands in the path is passed over by Python's own imports too.
+    folders = dict.fromkeys(folder for folder in sys.path if isinstance(folder, str) and folder not in _STANDARD)
+    return any(_may_name(group, folder) for folder in folders)
 
 
 def name_of(distribution: Distribution | None) -> str:
@@ -51,29 +63,31 @@ def _unreadable() -> str:
     return "the entry points of what is installed"
 
 
-def _hidden_from_folders(path: Iterable[str]) -> bool:
-    finders = (finder for finder in sys.meta_path if finder is not PathFinder)
-    return any(hasattr(finder, "find_distributions") for finder in finders) or any(map(os.path.isfile, path))
-
-
-def _names(group: str, folder: str) -> bool:
+def _may_name(group: str, folder: str) -> bool:
     try:
         names = os.listdir(folder or ".")
+    except NotADirectoryError:  # a zip file, in which anything may be
+        return True
     except OSError:
         return False
     section = f"[{group}]".encode()
-    found = (name for name in names if name.lower().endswith((".dist-info", ".egg-info", "egg-info")))
+    found = [name for name in names if name.lower().endswith((".dist-info", "egg-info"))]
     return any(section in _read(f"{folder or '.'}/{name}/entry_points.txt") for name in found)
 
 
+#: The entry points of a distribution are seldom longer.
+_SHORT = 1 << 13
+
+
 def _read(path: str) -> bytes:
-    # Every idle run reads one for each distribution, so without the layers of open().
+    # Every idle run reads one for each distribution: without the layers of open(), and with as few calls as can be.
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:  # most distributions have no entry points
         return b""
     try:
-        return os.read(descriptor, os.fstat(descriptor).st_size)
+        text = os.read(descriptor, _SHORT)
+        return text if len(text) < _SHORT else text + os.read(descriptor, os.fstat(descriptor).st_size)
     except OSError:
         return b""
     finally:
@@ -117,7 +131,8 @@ def find_module(name: str, path: Sequence[str] | None = None) -> ModuleSpec | No
     """
     for finder in sys.meta_path:
         find_spec = getattr(finder, "find_spec", None)
-        if find_spec is None:
+        # pytest's own rewrites what the others find, and takes longer than all of them.
+        if find_spec is None or type(finder).__module__ == "_pytest.assertion.rewrite":
             continue
         try:
             spec: ModuleSpec | None = find_spec(name, path)

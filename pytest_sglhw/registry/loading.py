@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pytest_sglhw.errors import RegistryError
-from pytest_sglhw.registry.installed import entry_points
-from pytest_sglhw.registry.registry import ENTRY_POINT_GROUP, Registry
+from pytest_sglhw.registry.installed import ENTRY_POINT_GROUP, entry_points
+from pytest_sglhw.registry.registry import Registry
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

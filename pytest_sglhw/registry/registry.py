@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pytest_sglhw.registry.capabilities import Capability
     from pytest_sglhw.registry.platforms import Platform
 
-ENTRY_POINT_GROUP = "sglhw"
 BUILT_IN = "built in"
 
 

@@ -10,7 +10,7 @@ from hostile import DEADLINE, plant, torch_package
 
 from pytest_sglhw.asking.asker import Asker
 from pytest_sglhw.environment.ladder import in_order
-from pytest_sglhw.registry import load
+from pytest_sglhw.registry.loading import load
 
 HANGS = "import time; time.sleep(600)"
 

@@ -153,6 +153,51 @@ def test_the_header_needs_no_probe(pytester, monkeypatch):
     result.stdout.fnmatch_lines(["sglhw: *torch 2.11.0 (built for cuda 13.0)*"])
 
 
+MINE = """
+def register(registry):
+    registry.add_platform({"name": "mine", "device_type": "mine", "nodes": ("/dev/null", "/dev/zero")})
+
+def pytest_sglhw_register(registry):
+    register(registry)
+"""
+
+
+def test_the_header_shows_what_a_platform_of_a_conftest_looks_for(pytester):
+    """It is a platform like any other."""
+    pytester.makeconftest(MINE)
+    result = pytester.runpytest_subprocess("-p", "sglhw")
+
+    result.stdout.fnmatch_lines(["sglhw: *2 mine nodes*"])
+
+
+def test_the_header_shows_what_a_platform_of_an_entry_point_looks_for(pytester):
+    """It is a platform like any other."""
+    info = pytester.mkdir("my_rows-1.0.dist-info")
+    info.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: my-rows\nVersion: 1.0\n")
+    info.joinpath("entry_points.txt").write_text("[sglhw]\nmine = my_rows:register\n")
+    pytester.makepyfile(my_rows=MINE)
+    result = pytester.runpytest_subprocess("-p", "sglhw")
+
+    result.stdout.fnmatch_lines(["sglhw: *2 mine nodes*"])
+
+
+def test_the_header_needs_no_more_than_static_facts(pytester):
+    """What a run of every project loads: of the registry and the environment no more than what the line shows."""
+    pytester.makeconftest(
+        """
+        import sys
+
+        def pytest_unconfigure():
+            print("\\nloaded:", *sorted(n for n in sys.modules if n.startswith("pytest_sglhw.")))
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:asyncio")
+    loaded = ("environment", "environment.static", "gates", "gates.hooks", "hookspecs", "plugin", "record", "registry",
+              "registry.installed", "registry.platforms", "settings")  # fmt: skip
+
+    assert f"loaded: {' '.join(f'pytest_sglhw.{name}' for name in loaded)}" in result.outlines
+
+
 def test_eight_workers_start_one_probe(pytester, monkeypatch):
     """The first that needs the machine asks it under a lock, the others read."""
     pytest.importorskip("xdist")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_sglhw.lanes.config import KEYS, allowed_skips, get_lane, load_lanes
-from pytest_sglhw.registry import Registry, load
-from pytest_sglhw.registry.loading import built_in
+from pytest_sglhw.registry.loading import built_in, load
+
+if TYPE_CHECKING:
+    from pytest_sglhw.registry.registry import Registry
 
 
 @pytest.fixture(scope="module")

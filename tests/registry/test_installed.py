@@ -81,7 +81,7 @@ def test_the_metadata_of_others_is_left_alone():
     """The registry of a machine where nobody adds rows is filled without ``importlib.metadata``."""
     code = (
         "import sys; sys.modules.pop('importlib.metadata', None)\n"
-        "from pytest_sglhw.registry import load; assert load().platforms\n"
+        "from pytest_sglhw.registry.loading import load; assert load().platforms\n"
         "print('importlib.metadata' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

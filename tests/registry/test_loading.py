@@ -9,9 +9,8 @@ import sys
 import pytest
 
 from pytest_sglhw.errors import RegistryError
-from pytest_sglhw.registry import load
 from pytest_sglhw.registry.capabilities import Capability, Ladder, Signal
-from pytest_sglhw.registry.loading import built_in
+from pytest_sglhw.registry.loading import built_in, load
 from pytest_sglhw.registry.no_torch import TorchRefusedError, without_torch
 from pytest_sglhw.registry.platforms import ArchRule, Platform
 from pytest_sglhw.registry.shapes import _SHAPES, misfits
@@ -156,7 +155,7 @@ def test_an_entry_point_is_called_once_in_a_process(install, tmp_path):
 def test_without_an_entry_point_nothing_is_imported_for_it(tmp_path):
     """Installations without one pay nothing."""
     code = (
-        "import sys; from pytest_sglhw.registry import load; load()\n"
+        "import sys; from pytest_sglhw.registry.loading import load; load()\n"
         "sys.exit(any('asking' in name or name == 'subprocess' for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
