@@ -10,6 +10,16 @@ from pathlib import Path
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Run on one thread, as the matrix does: its buffers are small, and threads that wait for a core cost tenfold."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def fake_device():
     """The module ``fake_device``, which stands beside this file and needs torch."""

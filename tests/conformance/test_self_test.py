@@ -25,15 +25,6 @@ def _id(mutant):
     return f"{mutant.name} in {mutant.kernels[0]}"
 
 
-@pytest.fixture(autouse=True)
-def _same_threads():
-    """Run on one thread, as the self-test does, and give back those that it takes."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def test_there_are_faults_enough_and_each_is_planted_once():
     """At least 60, no two of one name in one kernel."""
     places = [(mutant.name, kernel) for mutant in MUTANTS for kernel in mutant.kernels]
