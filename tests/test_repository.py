@@ -98,6 +98,7 @@ def test_the_readme_lists_the_options() -> None:
     assert table.splitlines() == [*head, *map(option_row, OPTIONS)]
 
 
+@pytest.mark.usefixtures("every_plugin")
 def test_the_tests_of_the_readme_do_what_it_says(pytester: pytest.Pytester) -> None:
     """On a machine without an accelerator three skip and one is raised."""
     pytester.makepyfile(test_readme=blocks("README.md", "python")[0])

@@ -6,6 +6,7 @@ import importlib.util
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -40,5 +41,31 @@ def conformance(tmp_path, monkeypatch):
             (tmp_path / f"{name}.py").write_text(text)
         command = [sys.executable, "-m", "pytest_sglhw", "conformance", *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+
+    return run
+
+
+@pytest.fixture
+def conformance_here(pytester, monkeypatch):
+    """Run the command as ``conformance`` does, its pytest in this process: it has torch, which a new one imports for
+    seconds. For what a run says; how its process ends is asked of a real one.
+    """
+    from pytest_sglhw.cli import main
+    from pytest_sglhw.conformance import items, watched
+
+    assert items  # with Hypothesis and numpy: pytester forgets what is imported first in its run, and they come once
+    monkeypatch.syspath_prepend(pytester.path)
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+
+    def run(*arguments, **modules):
+        for name, text in modules.items():
+            (pytester.path / f"{name}.py").write_text(text)
+        runs = []
+        monkeypatch.setattr(watched, "run_pytest", lambda given: runs.append(pytester.runpytest_inprocess(*given)) or 0)
+        main(["conformance", *arguments])
+        (result,) = runs
+        return SimpleNamespace(
+            returncode=int(result.ret), stdout=str(result.stdout), stderr=str(result.stderr), folder=pytester.path
+        )
 
     return run

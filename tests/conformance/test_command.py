@@ -1,4 +1,4 @@
-"""``sglhw conformance``: exact filters, ids, missing kernels, crashes, workers. Real runs in processes."""
+"""``sglhw conformance``: exact filters, ids, missing kernels, crashes, workers. Real runs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ pytest.importorskip("hypothesis")
 SMALL = ("--profile", "quick", "--page-size", "3", "--dtype", "bfloat16")
 
 
+@pytest.mark.usefixtures("every_plugin")  # the seed is an option of Hypothesis' own
 def test_an_item_is_named_by_kernel_layout_dtype_and_page_size(conformance):
     """One cell by exact filters is one item with a readable id, and the table counts its examples."""
     options = ("--kernel", "transfer_kv_all_layer_lf_pf", *SMALL, "--seed", "7")
@@ -47,9 +48,9 @@ def test_an_item_is_named_by_kernel_layout_dtype_and_page_size(conformance):
         (("--kernels", "no_such"), "'no_such' is not a kernel provider (--kernels, --sglhw-kernels): "),
     ],
 )
-def test_a_wrong_name_is_a_usage_error_that_shows_what_is_valid(conformance, arguments, message):
+def test_a_wrong_name_is_a_usage_error_that_shows_what_is_valid(conformance_here, arguments, message):
     """Exit status 4 and one line, no traceback."""
-    result = conformance("--kernels", "torch", *arguments)
+    result = conformance_here("--kernels", "torch", *arguments)
 
     assert result.returncode == 4
     assert message in result.stderr
@@ -90,11 +91,11 @@ transfer_kv_per_layer_mla = kvcacheio.transfer_kv_per_layer_mla
 """
 
 
-def test_nothing_runs_on_a_device_that_was_lost(conformance, tmp_path):
+def test_nothing_runs_on_a_device_that_was_lost(conformance_here):
     """The first example is kept as it was drawn; the cells after it are ``not_run``, with the test that lost it."""
-    result = conformance("--kernels", "losing", *SMALL, "--report", "lost.jsonl", "-rs", losing=LOSING)
+    result = conformance_here("--kernels", "losing", *SMALL, "--report", "lost.jsonl", "-rs", losing=LOSING)
 
-    records = [json.loads(line) for line in (tmp_path / "lost.jsonl").read_text().splitlines()]
+    records = [json.loads(line) for line in (result.folder / "lost.jsonl").read_text().splitlines()]
     tests = {record["kernel"]: record for record in records if record["kind"] == "test"}
     assert result.returncode == 1, result.stdout + result.stderr
     assert "an illegal memory access was encountered (call 1)" in result.stdout
@@ -111,9 +112,9 @@ sglhw_kernels = ("transfer_kv_direct", "transfer_kv_gone")
 """
 
 
-def test_filters_that_select_nothing_together_say_why(conformance):
+def test_filters_that_select_nothing_together_say_why(conformance_here):
     """Each is valid by itself; pytest's exit status for nothing to run, and the reason."""
-    result = conformance("--kernels", "torch", "--kernel", "transfer_kv_direct", "--layout", "page_head", *SMALL)
+    result = conformance_here("--kernels", "torch", "--kernel", "transfer_kv_direct", "--layout", "page_head", *SMALL)
 
     said = " ".join(line.strip() for line in result.stdout.splitlines())
     assert result.returncode == 5, result.stdout + result.stderr
@@ -143,9 +144,9 @@ def test_the_time_limit_of_an_example_can_be_given(conformance):
     assert "2 cells (1 passed, 1 failed)" in result.stdout or "2 cells (1 failed, 1 passed)" in result.stdout
 
 
-def test_missing_kernels_are_listed_and_declared_ones_fail(conformance):
+def test_missing_kernels_are_listed_and_declared_ones_fail(conformance_here):
     """What a provider lacks is named with the reason; what it declares and lacks fails an item of its own."""
-    result = conformance("--kernels", "partial", *SMALL, "-v", partial=PARTIAL)
+    result = conformance_here("--kernels", "partial", *SMALL, "-v", partial=PARTIAL)
 
     assert result.returncode == 1
     assert "test_provider[partial] FAILED" in result.stdout
@@ -160,10 +161,10 @@ def test_missing_kernels_are_listed_and_declared_ones_fail(conformance):
     assert "test_transfer[transfer_kv_direct-layer_first-bfloat16-p3] PASSED" in result.stdout
 
 
-def test_a_provider_that_is_broken_fails_and_one_that_is_absent_is_listed(conformance):
+def test_a_provider_that_is_broken_fails_and_one_that_is_absent_is_listed(conformance_here):
     """An import that raises is broken; nothing to run at all is pytest's exit status 5."""
-    broken = conformance("--kernels", "broken", *SMALL, broken="raise RuntimeError('driver too old')\n")
-    absent = conformance("--kernels", "sgl_kernel_npu", *SMALL)
+    broken = conformance_here("--kernels", "broken", *SMALL, broken="raise RuntimeError('driver too old')\n")
+    absent = conformance_here("--kernels", "sgl_kernel_npu", *SMALL)
 
     assert broken.returncode == 1
     assert "provider 'broken' is broken: RuntimeError: driver too old" in broken.stdout
@@ -171,10 +172,10 @@ def test_a_provider_that_is_broken_fails_and_one_that_is_absent_is_listed(confor
     assert "missing from sgl_kernel_npu: " in absent.stdout
 
 
-def test_a_raw_skip_in_a_kernel_is_refused(conformance):
+def test_a_raw_skip_in_a_kernel_is_refused(conformance_here):
     """``pytest.skip`` inside an example would end a cell after a few examples; it fails instead."""
     module = "import pytest\ndef transfer_kv_direct(*arguments):\n    pytest.skip('not today')\n"
-    result = conformance("--kernels", "skipping", *SMALL, skipping=module)
+    result = conformance_here("--kernels", "skipping", *SMALL, skipping=module)
 
     assert result.returncode == 1
     assert "called pytest.skip inside an example of the matrix" in result.stdout
@@ -183,12 +184,12 @@ def test_a_raw_skip_in_a_kernel_is_refused(conformance):
 KEYS = ("nodeid", "outcome", "provider", "kernel", "layout", "dtype", "page_size", "examples")
 
 
-def test_two_workers_give_the_same_ids_and_outcomes(conformance, tmp_path):
+def test_two_workers_give_the_same_ids_and_outcomes(conformance, conformance_here, tmp_path):
     """The report of a run with two workers has the matrix facts and outcomes of a run without."""
     rows = []
-    for extra in ((), ("-n", "2")):
+    for run, extra in ((conformance_here, ()), (conformance, ("-p", "xdist", "-n", "2"))):
         report = tmp_path / f"report{len(extra)}.jsonl"
-        result = conformance("--kernels", "torch", *SMALL, "--report", str(report), *extra)
+        result = run("--kernels", "torch", *SMALL, "--report", str(report), *extra)
         assert result.returncode == 0, result.stdout + result.stderr
         records = [json.loads(line) for line in report.read_text().splitlines()]
         tests = [record for record in records if record["kind"] == "test"]

@@ -101,10 +101,10 @@ MODULES = {
 }
 
 
-def test_faulty_providers_are_one_failed_item_each_and_the_others_run(conformance):
+def test_faulty_providers_are_one_failed_item_each_and_the_others_run(conformance_here):
     """Exit status 1, one failed item for each faulty provider, no traceback, cells of what there is."""
     names = [option for name in MODULES for option in ("--kernels", name)]
-    result = conformance(*names, "--kernel", "transfer_kv_direct", *SMALL, "-v", **MODULES)
+    result = conformance_here(*names, "--kernel", "transfer_kv_direct", *SMALL, "-v", **MODULES)
 
     assert result.returncode == 1, result.stdout + result.stderr
     assert "Traceback" not in result.stdout + result.stderr

@@ -52,7 +52,9 @@ def test_a_kernel_that_ends_the_process_fails_the_run_and_its_cell_is_named(conf
 
 def test_a_worker_that_a_kernel_ends_is_a_crashed_cell(conformance):
     """Under ``-n`` the other cells run on, and the total counts the one that crashed."""
-    result = conformance(*ONE, "-n", "1", "--max-worker-restart=0", leaving=leaving(in_kernel="os._exit(0)"))
+    result = conformance(
+        *ONE, "-p", "xdist", "-n", "1", "--max-worker-restart=0", leaving=leaving(in_kernel="os._exit(0)")
+    )
 
     assert result.returncode == 1, result.stdout + result.stderr
     assert CELL in result.stdout
@@ -74,7 +76,7 @@ def test_a_provider_is_looked_for_where_python_was_told_to_look(conformance, mon
     assert f"provider 'twice' is broken: RuntimeError: {found}" in result.stdout
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "1")])
 def test_a_provider_that_ends_the_process_while_it_is_loaded_is_named(conformance, workers):
     """No cell ran, and still the run is red and says why."""
     result = conformance(*ONE, *workers, leaving=leaving(at_import="os._exit(0)"))

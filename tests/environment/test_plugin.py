@@ -181,6 +181,7 @@ def test_the_header_shows_what_a_platform_of_an_entry_point_looks_for(pytester):
     result.stdout.fnmatch_lines(["sglhw: *2 mine nodes*"])
 
 
+@pytest.mark.usefixtures("every_plugin")
 def test_the_header_needs_no_more_than_static_facts(pytester):
     """What a run of every project loads: of the registry and the environment no more than what the line shows."""
     pytester.makeconftest(

@@ -9,6 +9,11 @@ import pytest
 Run = Callable[..., pytest.RunResult]
 
 
+@pytest.fixture(autouse=True)
+def _as_installed(every_plugin: None) -> None:
+    """Whose a name is depends on how the plugin was loaded: here by its entry point, and not by ``-p``."""
+
+
 @pytest.fixture
 def run(pytester: pytest.Pytester) -> Run:
     """Run pytest on a suite: ``run(source, *arguments, fake="cuda:sm90", **other_files)``."""

@@ -31,7 +31,7 @@ def test_elsewhere(): pass
 def test_plain(): pass
 """
 
-WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "workers"])
+WORKERS = pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")], ids=["one process", "workers"])
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_a_lane_of_the_environment_holds_in_workers(suite: pytest.Pytester, monk
         """,
     )
 
-    result = run(suite, "-n", "2")
+    result = run(suite, "-p", "xdist", "-n", "2")
 
     assert result.ret == 0
     result.stdout.fnmatch_lines(

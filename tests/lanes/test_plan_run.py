@@ -122,7 +122,7 @@ def test_the_json_plan_is_standard_output(suite: pytest.Pytester) -> None:
     """One document and nothing else, with workers asked for in vain."""
     suite.makepyfile(test_lost=LOST)
 
-    result = plan(suite, "--sglhw-plan-format", "json", "-n", "2")
+    result = plan(suite, "--sglhw-plan-format", "json", "-p", "xdist", "-n", "2")
 
     document = json.loads(result.stdout.str())
     assert result.ret == 1
@@ -163,7 +163,7 @@ def test_a_plan_starts_no_workers(suite: pytest.Pytester) -> None:
         """
     )
 
-    assert plan(suite, "-n", "2").ret == 0
+    assert plan(suite, "-p", "xdist", "-n", "2").ret == 0
     assert len((suite.path / "pids").read_text().split()) == 1
 
 
@@ -179,7 +179,7 @@ def test_a_plan_imports_no_accelerator_library(suite: pytest.Pytester) -> None:
         """
     )
 
-    result = plan(suite, "-p", "no:hypothesispytest", "-p", "no:xdist")
+    result = plan(suite)
 
     assert result.ret == 0
     assert "imported: []" in result.stdout.str()

@@ -107,7 +107,7 @@ def test_crashed_worker_in_junit(pytester):
     """The death of a worker is ``crashed`` from JUnit XML too."""
     pytester.makepyfile(test_crash="import os, signal\ndef test_dies(): os.kill(os.getpid(), signal.SIGKILL)")
 
-    (run,) = _run_pytest(pytester, "-n", "1").runs
+    (run,) = _run_pytest(pytester, "-p", "xdist", "-n", "1").runs
 
     assert [(row.nodeid, row.outcome) for row in run.rows] == [("test_crash.py::test_dies", "crashed")]
 

@@ -14,7 +14,7 @@ import pytest
 
 from .helpers import read_records, results_of
 
-WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one-process", "workers"])
+WORKERS = pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")], ids=["one-process", "workers"])
 
 SUITE = """
     import pytest
@@ -228,7 +228,7 @@ def test_crashed_worker(pytester, report):
         """
     )
 
-    records = report("-n", "1")
+    records = report("-p", "xdist", "-n", "1")
 
     found = results_of(records)
     assert found["test_dies"]["outcome"] == "crashed"

@@ -42,7 +42,7 @@ def records_of(pytester: pytest.Pytester) -> Records:
 
 def run_reporting(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
     """Run pytest in a process of its own, for :func:`records_of`."""
-    options = ("-p", "sglhw", "-p", "no:cacheprovider", "-p", "no:asyncio", "--sglhw-report", "report.jsonl")
+    options = ("-p", "sglhw", "-p", "xdist", "-p", "no:cacheprovider", "--sglhw-report", "report.jsonl")
     return pytester.runpytest_subprocess(*options, *args, timeout=120)
 
 

@@ -46,7 +46,7 @@ def test_thirty_crashes_cost_thirty_tests(pytester: pytest.Pytester):
     deaths = {n: draw.choice(["exit", "SIGKILL", "SIGSEGV", "SIGABRT"]) for n in draw.sample(range(TESTS), CRASHES)}
     pytester.makepyfile(test_it=SUITE.format(deaths=deaths, tests=TESTS))
     result = pytester.runpytest_subprocess(
-        "-p", "sglhw", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-q", "-n", "2", "--tb=no",
+        "-p", "sglhw", "-p", "xdist", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-q", "-n", "2", "--tb=no",
         "--max-worker-restart", str(CRASHES), "--sglhw-report", "report.jsonl",
     )  # fmt: skip
     records = records_of(pytester)

@@ -138,6 +138,8 @@ def test_children_work_under_workers(run):
         def test_n(n):
             assert n != 1
         """,
+        "-p",
+        "xdist",
         "-n",
         "2",
     )
@@ -233,7 +235,7 @@ def test_a_child_that_dies_after_its_test_is_told_of(run):
 
 def test_the_child_has_the_options_of_the_run(run, pytester):
     """Those of addopts without its workers, overridden ini values, and how modules are imported."""
-    pytester.makeini("[pytest]\naddopts = -n 1 --import-mode=importlib\nmarkers = one: first")
+    pytester.makeini("[pytest]\naddopts = -p xdist -n 1 --import-mode=importlib\nmarkers = one: first")
     pytester.makeconftest("import pytest\n\n@pytest.fixture\ndef here(): return __name__")
     result = run(
         """
@@ -348,7 +350,7 @@ SUBTESTS = """
 """
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["here", "worker"])
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "1")], ids=["here", "worker"])
 def test_subtests_come_back(run, pytester, workers):
     """A failed subtest is shown and counted as without isolation, and its test is failed in the report."""
     if pytest.version_tuple < (9, 0):
@@ -506,7 +508,7 @@ def test_the_child_warns_and_knows_its_place(pytester, workers):
             assert place == ({"gw0" if workers else "master"!r}, 3, pytestconfig.cache.get("argv", None))
         """
     )
-    result = pytester.runpytest_subprocess("-p", "sglhw", *workers)
+    result = pytester.runpytest_subprocess("-p", "sglhw", "-p", "xdist", *workers)
     result.assert_outcomes(passed=2, warnings=1)
     result.stdout.fnmatch_lines(["*::test_there", "*.py:*: DeprecationWarning: old in the child"])
 
@@ -543,7 +545,7 @@ def test_what_a_lane_asks_of_a_test_is_asked_of_the_child(run, pytester):
     result.stdout.fnmatch_lines(["*::test_calls_nothing: passed without calling transfer_kv_direct"])
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["here", "worker"])
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "1")], ids=["here", "worker"])
 def test_the_childs_temporary_files_are_where_those_of_the_run_are(pytester, workers):
     """Each child has a folder of its own in the one that was asked for, and empties nobody else's."""
     pytester.makepyfile(

@@ -87,7 +87,7 @@ def peaks(pytester: pytest.Pytester):
     return run
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["here", "worker"])
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "1")], ids=["here", "worker"])
 def test_each_test_has_the_peak_of_the_device_that_held_most(peaks, workers):
     """What fixtures hold counts, an earlier test's peak does not, and what was not measured is null."""
     assert peaks("--sglhw-peak-memory", "on", *workers) == PEAKS

@@ -96,7 +96,7 @@ def test_tests_that_never_ran_make_no_green_run(pytester: pytest.Pytester, optio
         def test_a(): pass
         """
     )
-    args = ("-p", "sglhw", "-p", "no:cacheprovider", "-n", "2", "--max-worker-restart", "0", *options)
+    args = ("-p", "sglhw", "-p", "xdist", "-p", "no:cacheprovider", "-n", "2", "--max-worker-restart", "0", *options)
     result = pytester.runpytest_subprocess(*args, timeout=60)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     if options:

@@ -68,7 +68,7 @@ def outcomes(pytester: pytest.Pytester):
     pytester.makepyfile(test_one=SUITE, test_two=SUITE, test_three=ISOLATED)
 
     def run(*args: str) -> list[tuple[str, ...]]:
-        options = ("-p", "sglhw", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:hypothesispytest")
+        options = ("-p", "sglhw", "-p", "xdist", "-p", "no:cacheprovider")
         fake = ("--sglhw-fake", "cuda:sm90*2", "--sglhw-report", "report.jsonl", "-q", "--tb=no")
         pytester.runpytest_subprocess(*options, *fake, *args)
         records = records_of(pytester)

@@ -32,7 +32,7 @@ def seen(pytester: pytest.Pytester) -> dict[str, str]:
 
 
 def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess("-p", "sglhw", "-p", "no:cacheprovider", *args)
+    return pytester.runpytest_subprocess("-p", "sglhw", "-p", "xdist", "-p", "no:cacheprovider", *args)
 
 
 def test_workers_are_pinned_before_conftest_is_imported(pytester, monkeypatch):
@@ -52,13 +52,16 @@ def test_workers_are_pinned_before_conftest_is_imported(pytester, monkeypatch):
     assert end["worker_devices"] == {"gw0": "2", "gw1": "5"}
 
 
-@pytest.mark.parametrize("name", ["xdist", "xdist.plugin"])
-def test_workers_are_pinned_however_xdist_was_loaded(pytester, monkeypatch, name):
+@pytest.mark.parametrize("how", ["xdist", "xdist.plugin", "by itself"])
+def test_workers_are_pinned_however_xdist_was_loaded(pytester, monkeypatch, request, how):
     """Where plugins are not loaded on their own, by the name of its entry point or of its module."""
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv("PYTEST_PLUGINS", raising=False)
+    if how == "by itself":
+        request.getfixturevalue("every_plugin")
+    loaded = () if how == "by itself" else ("-p", how)
     pytester.makepyfile("def test_it(): pass")
-    result = run(pytester, "-p", name, "-n", "2", "--sglhw-fake", "cuda*2", "--sglhw-devices", "auto")
+    args = ("-n", "2", "--sglhw-fake", "cuda*2", "--sglhw-devices", "auto")
+    result = pytester.runpytest_subprocess("-p", "sglhw", "-p", "no:cacheprovider", *loaded, *args)
     result.stdout.fnmatch_lines(["sglhw: devices of the workers: gw0=0, gw1=1"])
 
 
