@@ -15,16 +15,19 @@ from pytest_sglhw.settings import SETTINGS, early_settings
 
 if TYPE_CHECKING:
     from pytest_sglhw.environment.records import Device, Environment
-    from pytest_sglhw.environment.sharing import SharedRecord
     from pytest_sglhw.environment.static import StaticFacts
     from pytest_sglhw.registry.registry import Registry
     from pytest_sglhw.settings import Settings
+    from pytest_sglhw.sharing import SharedFolder
 
 #: Key in ``workerinput`` of the folder that workers on the controller's machine share.
 HANDED_OVER = "sglhw_shared"
 
 #: The same for the child process of one test, as an attribute of ``config.option``.
 SHARED = "sglhw_shared"
+
+#: By this name the record of the machine is in that folder.
+_RECORD = "environment"
 
 
 class Detection:
@@ -44,14 +47,14 @@ class Detection:
             self._environment = self._fake(settings.fake)
 
     @cached_property
-    def _shared(self) -> SharedRecord | None:
-        """The record that the controller told this worker, or a worker its child, to share."""
+    def _shared(self) -> SharedFolder | None:
+        """The folder that the controller told this worker, or a worker its child, to share."""
         folder = getattr(self._config, "workerinput", {}).get(HANDED_OVER) or getattr(self._config.option, SHARED, None)
         if folder is None:
             return None
-        from pytest_sglhw.environment.sharing import SharedRecord
+        from pytest_sglhw.sharing import SharedFolder
 
-        return SharedRecord(folder)
+        return SharedFolder(folder)
 
     @cached_property
     def registry(self) -> Registry:
@@ -59,7 +62,7 @@ class Detection:
         from pytest_sglhw.registry.loading import load
 
         try:
-            return load(self._config, timeout=self._settings.probe_timeout)
+            return load(self._config, timeout=self._settings.probe_timeout, shared=self._shared)
         except RegistryError as error:
             raise pytest.UsageError(str(error)) from error
 
@@ -121,33 +124,49 @@ class Detection:
         """
         if self._environment is None and self._settings.probe == "auto" and self.static.settles_cpu:
             self.environment(tuple(self._decided))
-        return self._environment or (self._shared.read() if self._shared else None)
+        return self._environment or self._told()
+
+    def _told(self) -> Environment | None:
+        """Read what another process of this run probed; ``None`` where it can't be read, and is then probed again."""
+        record = self._shared.read(_RECORD) if self._shared else None
+        if record is None:
+            return None
+        from pytest_sglhw.environment.records import Environment
+
+        try:
+            return Environment.from_json(record, _RECORD)
+        except RecordError:
+            return None
 
     def hand_over(self) -> str | None:
-        """Return the folder in which the workers on this machine share what they probe; put what is known into it.
+        """Return the folder in which the workers on this machine share what they ask; put what is known into it.
 
-        ``None`` where there is no place for one: each worker then probes for itself.
+        ``None`` where there is no place for one: each worker then asks for itself.
         """
         if self._shared is None:
-            from pytest_sglhw.environment.sharing import SharedRecord
+            from pytest_sglhw.sharing import SharedFolder
 
             try:
-                self._shared = SharedRecord.create()
+                self._shared = SharedFolder.create()
             except OSError:
                 return None
             self._config.add_cleanup(self._shared.remove)
+        if "registry" in vars(self) and self.registry.entry_points:
+            from pytest_sglhw.registry.foreign import foreign_rows
+
+            foreign_rows(self.registry.entry_points, self._settings.probe_timeout, self._shared)
         if self._environment is not None:
-            self._shared.write(self._environment)
+            self._shared.write(_RECORD, self._environment.to_json())
         return self._shared.folder
 
     def _shared_probe(self, capabilities: Iterable[str] | None) -> Environment:
         if self._shared is None:
             return self._probe(capabilities, self._environment or self._probed_early())
-        with self._shared.locked():
-            known = self._shared.read() or self._environment or self._probed_early()
+        with self._shared.locked(_RECORD):
+            known = self._told() or self._environment or self._probed_early()
             if known is None or not self._covers(known, capabilities):
                 known = self._probe(capabilities, known)
-                self._shared.write(known)
+                self._shared.write(_RECORD, known.to_json())
         return known
 
     def _probed_early(self) -> Environment | None:

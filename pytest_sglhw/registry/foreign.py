@@ -7,7 +7,8 @@ run asks for them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from pytest_sglhw.asking.asker import Answer, Asker
@@ -17,25 +18,46 @@ from pytest_sglhw.registry.installed import name_of
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from pytest_sglhw.sharing import SharedFolder
+
 #: ``platforms``, ``capabilities`` and ``providers`` -> rows of plain data.
 Rows = dict[str, list[Any]]
 
 #: What was asked for once in this process, by search path and entry points: a conftest may ask before the run does.
 _KNOWN: dict[tuple[str, ...], list[tuple[str, Rows]]] = {}
 
+#: By this name the rows are among what the processes of a run share.
+_SHARED = "rows"
 
-def foreign_rows(entry_points: Iterable[EntryPoint], timeout: float) -> list[tuple[str, Rows]]:
+
+def foreign_rows(
+    points: Sequence[EntryPoint], timeout: float, shared: SharedFolder | None = None
+) -> list[tuple[str, Rows]]:
     """Return the origin of each entry point and the rows that it adds.
 
     :param timeout: seconds that each of them may take.
+    :param shared: where the processes of a run share the rows: the first that needs them asks, the others read.
     :raises RegistryError: one of them fails, hangs or crashes; names it.
     """
-    points = tuple(entry_points)
-    key = (*map(str, sys.path), *(text for point in points for text in (_origin(point), point.value)))
-    if key not in _KNOWN:
-        with Asker(timeout) as asker:
-            _KNOWN[key] = [(_origin(point), _asked(asker, point)) for point in points]
-    return _KNOWN[key]
+    whose = [text for point in points for text in (_origin(point), point.value)]
+    key = (*map(str, sys.path), *whose)
+    with shared.locked(_SHARED) if shared else nullcontext():
+        known = _KNOWN.get(key) or _told(shared, whose)
+        if known is None:
+            with Asker(timeout) as asker:
+                known = [(_origin(point), _asked(asker, point)) for point in points]
+        if shared:
+            shared.write(_SHARED, {"whose": whose, "rows": known})
+    _KNOWN[key] = known
+    return known
+
+
+def _told(shared: SharedFolder | None, whose: Sequence[str]) -> list[tuple[str, Rows]] | None:
+    """Read what another process of the run was told by the same entry points."""
+    told = shared.read(_SHARED) if shared else None
+    if not isinstance(told, dict) or told.get("whose") != whose:
+        return None
+    return list(_frozen(told["rows"]))
 
 
 def _origin(point: EntryPoint) -> str:

@@ -11,20 +11,24 @@ from pytest_sglhw.registry.installed import ENTRY_POINT_GROUP, entry_points
 from pytest_sglhw.registry.registry import Registry
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     import pytest
 
+    from pytest_sglhw.sharing import SharedFolder
 
-def load(config: pytest.Config | None = None, *, timeout: float | None = None) -> Registry:
+
+def load(
+    config: pytest.Config | None = None, *, timeout: float | None = None, shared: SharedFolder | None = None
+) -> Registry:
     """Return the registry of the run of ``config``; of no run (the commands): without the hook's rows.
 
     :param timeout: seconds that an entry point may take; ``None``: as many as a stage of the probe.
+    :param shared: where the processes of the run share what entry points add.
     :raises RegistryError: a bad row, a name defined twice, or an entry point that fails; names who added it.
     """
     registry = built_in()
-    if points := tuple(entry_points(ENTRY_POINT_GROUP)):
-        _add_foreign(points, registry, timeout)
+    registry.entry_points = tuple(entry_points(ENTRY_POINT_GROUP))
+    if registry.entry_points:
+        _add_foreign(registry, timeout, shared)
     if config is not None:
         _add_from_hooks(config, registry)
     return registry
@@ -52,11 +56,11 @@ def _built_in_providers() -> Mapping[str, str]:
     return BUILTIN_PROVIDERS
 
 
-def _add_foreign(points: Iterable[EntryPoint], registry: Registry, timeout: float | None) -> None:
+def _add_foreign(registry: Registry, timeout: float | None, shared: SharedFolder | None) -> None:
     from pytest_sglhw.registry.foreign import foreign_rows
     from pytest_sglhw.timeouts import TIMEOUT
 
-    for origin, rows in foreign_rows(points, timeout or TIMEOUT):
+    for origin, rows in foreign_rows(registry.entry_points, timeout or TIMEOUT, shared):
         registry.origin = origin
         for platform in rows["platforms"]:
             registry.add_platform(platform)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_sglhw.errors import RegistryError
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from pytest_sglhw.record import Record
     from pytest_sglhw.registry.capabilities import Capability
     from pytest_sglhw.registry.platforms import Platform
@@ -33,6 +35,8 @@ class Registry:
         self._targets = providers
         self.platforms: dict[str, Platform] = {}
         self.origin = BUILT_IN
+        self.entry_points: tuple[EntryPoint, ...] = ()
+        """Those that added rows."""
 
     @cached_property
     def capabilities(self) -> dict[str, Capability]:

@@ -170,12 +170,17 @@ def test_the_header_shows_what_a_platform_of_a_conftest_looks_for(pytester):
     result.stdout.fnmatch_lines(["sglhw: *2 mine nodes*"])
 
 
-def test_the_header_shows_what_a_platform_of_an_entry_point_looks_for(pytester):
-    """It is a platform like any other."""
+def install_rows(pytester, code):
+    """Install a distribution whose entry point is ``register`` of a module with ``code``."""
     info = pytester.mkdir("my_rows-1.0.dist-info")
     info.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: my-rows\nVersion: 1.0\n")
     info.joinpath("entry_points.txt").write_text("[sglhw]\nmine = my_rows:register\n")
-    pytester.makepyfile(my_rows=MINE)
+    pytester.makepyfile(my_rows=code)
+
+
+def test_the_header_shows_what_a_platform_of_an_entry_point_looks_for(pytester):
+    """It is a platform like any other."""
+    install_rows(pytester, MINE)
     result = pytester.runpytest_subprocess("-p", "sglhw")
 
     result.stdout.fnmatch_lines(["sglhw: *2 mine nodes*"])
@@ -216,6 +221,32 @@ def test_eight_workers_start_one_probe(pytester, monkeypatch):
 
     result.assert_outcomes(skipped=16)
     assert (pytester.path / "probes").read_text().splitlines() == ["probe"]
+
+
+@pytest.mark.parametrize("options", [(), ("-q",)], ids=["with the header", "without"])
+def test_eight_workers_call_an_entry_point_once(pytester, monkeypatch, options):
+    """The first that needs the rows asks under a lock, the others and the children of single tests read."""
+    pytest.importorskip("xdist")
+    monkeypatch.setenv("CALLS", str(pytester.path / "calls"))
+    install_rows(pytester, "import os\nopen(os.environ['CALLS'], 'a').write('x')\n" + MINE)
+    pytester.makepyfile(
+        """
+        import pytest
+        from pytest_sglhw import isolated_device
+
+        @pytest.mark.mine_only
+        @pytest.mark.parametrize("number", range(16))
+        def test_it(number): raise AssertionError
+
+        @isolated_device
+        @pytest.mark.cpu_only
+        def test_in_a_child(): pass
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "sglhw", "-p", "xdist", "-n", "8", *options, timeout=120)
+
+    result.assert_outcomes(skipped=16, passed=1)
+    assert (pytester.path / "calls").read_text() == "x"
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="variables are UTF-8 there")

@@ -14,6 +14,7 @@ from pytest_sglhw.registry.loading import built_in, load
 from pytest_sglhw.registry.no_torch import TorchRefusedError, without_torch
 from pytest_sglhw.registry.platforms import ArchRule, Platform
 from pytest_sglhw.registry.shapes import _SHAPES, misfits
+from pytest_sglhw.sharing import SharedFolder
 
 _NUMBERS = itertools.count()
 WHO = "entry point 'mine' of my-rows"
@@ -150,6 +151,38 @@ def test_an_entry_point_is_called_once_in_a_process(install, tmp_path):
     load()
 
     assert (tmp_path / "calls").read_text() == "x"
+
+
+COUNTS = "import os\nopen(os.environ['CALLS'], 'a').write('x')\n"
+
+#: What becomes of the shared rows -> how often the entry point is called by two processes.
+SHARED = {
+    "left as they are": (lambda file: None, "x"),
+    "gone": (lambda file: file.unlink(), "xx"),
+    "cut off": (lambda file: file.write_bytes(file.read_bytes()[:-9]), "xx"),
+    "of another kind": (lambda file: file.write_text("[]"), "xx"),
+    "of another entry point": (lambda file: file.write_text(file.read_text().replace("my-rows", "rows")), "xx"),
+}
+
+
+@pytest.mark.parametrize("case", SHARED)
+def test_processes_that_share_a_folder_call_an_entry_point_once(install, tmp_path, monkeypatch, case):
+    """The second reads what the first was told; whatever it can't believe it asks for."""
+    damage, calls = SHARED[case]
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    install(COUNTS + ROWS)
+    shared = SharedFolder(str(tmp_path))
+    first = load(shared=shared)
+    damage(shared.file("rows"))
+    monkeypatch.setattr("pytest_sglhw.registry.foreign._KNOWN", {})
+    second = load(shared=shared)
+
+    assert (second.platforms, second.capabilities, second.providers) == (
+        first.platforms,
+        first.capabilities,
+        first.providers,
+    )
+    assert (tmp_path / "calls").read_text() == calls
 
 
 def test_without_an_entry_point_nothing_is_imported_for_it(tmp_path):

@@ -1,4 +1,4 @@
-"""One record for all workers on a machine: the first that needs it probes under a lock, the others read."""
+"""What is asked once for all processes of a run on a machine: who needs it first asks under a lock, the others read."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from pytest_sglhw.environment.records import Environment
 
-
-class SharedRecord:
-    """An environment record in a folder, with a lock that dies with the process that holds it."""
+class SharedFolder:
+    """Plain data by name in a folder, each with a lock that dies with the process that holds it."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self._file = Path(folder, "environment.json")
 
     @classmethod
-    def create(cls) -> SharedRecord:
+    def create(cls) -> SharedFolder:
         """Make a folder that only this user can read."""
         return cls(tempfile.mkdtemp(prefix="sglhw-shared-"))
 
@@ -29,29 +27,33 @@ class SharedRecord:
         """Remove the folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def read(self) -> Environment | None:
-        """Return the record; ``None`` where there is none that can be read: it is then probed and written again."""
+    def file(self, name: str) -> Path:
+        """Say where the data of that name is."""
+        return Path(self.folder, f"{name}.json")
+
+    def read(self, name: str) -> Any:
+        """Return the data of that name; ``None`` where there is none that can be read: it is asked for again."""
         try:
-            return Environment.from_json(json.loads(self._file.read_bytes()), str(self._file))
+            return json.loads(self.file(name).read_bytes())
         except (OSError, ValueError):  # not written yet, or what cleans the temporary folder was at it
             return None
 
-    def write(self, environment: Environment) -> None:
-        """Put the record in place at once, so that a reader without the lock sees it whole or not at all.
+    def write(self, name: str, data: Any) -> None:
+        """Put data in place at once, so that a reader without the lock sees it whole or not at all.
 
-        A record that can't be written is not shared: the next process that needs it probes.
+        What can't be written is not shared: the next process that needs it asks.
         """
-        half = self._file.with_suffix(f".{os.getpid()}")
+        half = Path(self.folder, f"{name}.{os.getpid()}")
         with suppress(OSError):
-            half.write_text(json.dumps(environment.to_json()), encoding="utf-8")
-            half.replace(self._file)
+            half.write_text(json.dumps(data), encoding="utf-8")
+            half.replace(self.file(name))
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lock. It ends with the process that holds it; without its folder there is nothing to lock."""
+    def locked(self, name: str) -> Iterator[None]:
+        """Hold the lock of that name, which ends with the process; without its folder there is nothing to lock."""
         with ExitStack() as stack:
             with suppress(OSError):
-                lock = stack.enter_context(Path(self.folder, "lock").open("a+b"))
+                lock = stack.enter_context(Path(self.folder, f"{name}.lock").open("a+b"))
                 _wait_for(lock.fileno())
             yield
 
