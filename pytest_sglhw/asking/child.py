@@ -47,7 +47,8 @@ def main(job: dict[str, Any]) -> None:
     sys.path[:] = _OWN_PATH
     keeper.go_on_below(lambda: _beside("processes"), job["nonce"], job["ended"])
     requests = _private_input()
-    _limit(job["seconds"])
+    crashes = _high_copy(2)  # the code under test may close or replace what errors are written to
+    _limit(job["seconds"], crashes)
     sys.path[:], sys.argv[1:] = job["path"], []
     for name in job["poisoned"]:  # what hung or died once is not imported again, by anybody
         sys.modules[name] = None  # type: ignore[assignment]
@@ -56,7 +57,7 @@ def main(job: dict[str, Any]) -> None:
         request = json.loads(line)
         _answer(job, {"id": request["id"], "event": "start"})
         # Cut short of the deadline, so that the last lines of the output say where it hangs.
-        faulthandler.dump_traceback_later(request["deadline"] * 0.8)
+        faulthandler.dump_traceback_later(request["deadline"] * 0.8, file=crashes)
         before = state.taken_down()
         result = _run(request)
         result["changed"] = state.changed(before)
@@ -84,9 +85,9 @@ def _high_copy(descriptor: int) -> int:
     return os.dup(descriptor)
 
 
-def _limit(seconds: float) -> None:
+def _limit(seconds: float, crashes: int) -> None:
     """Leave no core file, say where it crashed, and die at the cap even if nobody is left to kill this process."""
-    faulthandler.enable()
+    faulthandler.enable(crashes)
     keeper.leave_no_core_file()
     if hasattr(signal, "alarm"):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -224,7 +225,7 @@ def devices_stage(api: str, archs: list[list[str]]) -> dict[str, Any]:
     there = isinstance(answer["available"], int) and bool(answer["available"])
     number = answer["count"] if isinstance(answer["count"], int) else int(there)
     general = _attribute(torch, f"backends.{api}.get_name")  # of a namespace that describes no single device
-    answer["devices"] = [_device(namespace, index, archs, general) for index in range(min(number, 1024))]
+    answer["devices"] = [_attempt(_device, namespace, index, archs, general) for index in range(min(number, 1024))]
     return answer
 
 
@@ -240,15 +241,20 @@ def _device(namespace: Any, index: int, archs: list[list[str]], general: Any) ->
     if not isinstance(capability, (tuple, list)):
         capability = (getattr(properties, "major", None), getattr(properties, "minor", None))
     sources = {"name": name, "capability": ".".join(str(part) for part in capability)}
-    memory, uuid = getattr(properties, "total_memory", None), getattr(properties, "uuid", None)
-    errors = [value["error"] for value in found.values() if isinstance(value, dict)]
+    memory, uuid = errors.peek(properties, "total_memory"), errors.peek(properties, "uuid")
+    raised = [value["error"] for value in found.values() if isinstance(value, dict)]
     return {
         "name": _printable(name),
         "arch": _arch(sources, properties, archs),
-        "memory": memory if isinstance(memory, int) else None,
+        "memory": memory if _is_size(memory) else None,
         "uuid": None if uuid is None else _printable(uuid),
-        "error": errors[0] if errors else None,
+        "error": raised[0] if raised else None,
     }
+
+
+def _is_size(memory: Any) -> bool:
+    """Say whether a number of bytes is one that a device can have: a driver may answer with rubbish."""
+    return isinstance(memory, int) and not isinstance(memory, bool) and 0 < memory < 1 << 63
 
 
 def _printable(name: Any) -> str:

@@ -21,6 +21,11 @@ CHILD = Path(__file__).with_name("child.py")
 #: How much of the child's output is kept; a child that writes more loses the rest.
 OUTPUT_LIMIT = 1 << 20
 
+#: How much of it is read for the place of a crash or hang: the stacks of a few threads.
+_TAIL = 1 << 14
+_LINES = 12
+_STACK = "(most recent call first)"
+
 
 class Child:
     """A process that answers until it is ended, or until a stage ends it."""
@@ -144,11 +149,11 @@ class Child:
             os.ftruncate(self._output.fileno(), 0)
 
     def _tail(self) -> str:
-        """The last lines of the output, which say where a crash or a hang was."""
+        """The lines of the output that say where a crash or a hang was, or else its last."""
         size = os.fstat(self._output.fileno()).st_size
-        self._output.seek(max(0, size - 4096))
-        lines = self._output.read(4096).decode(errors="replace").split("\n")
-        return "\n".join(line.rstrip() for line in lines[-12:] if line.strip())
+        self._output.seek(max(0, size - _TAIL))
+        lines = self._output.read(_TAIL).decode(errors="replace").split("\n")
+        return "\n".join(_telling([line.rstrip() for line in lines if line.strip()]))
 
     def end(self) -> None:
         """Kill the process with all that it started and remove its files."""
@@ -161,6 +166,21 @@ class Child:
                 continue
         shutil.rmtree(self._folder, ignore_errors=True)
         self._watch.end()
+
+
+def _telling(lines: list[str]) -> list[str]:
+    """Return the top of the stack on which a process crashed or hung, or else the last lines.
+
+    Python writes a stack from its top down, and those of the other threads before that of the main one. What lies
+    between the code under test and us, the import system, is left out.
+    """
+    stacks = [index for index, line in enumerate(lines) if line.endswith((_STACK, f"{_STACK}:"))]
+    if not stacks:
+        return lines[-_LINES:]
+    first, last = stacks[0], next((index for index in stacks if lines[index].startswith("Current")), stacks[-1])
+    end = next((index for index in stacks if index > last), len(lines))
+    frames = [line for line in lines[last:end] if not any(name in line for name in ("<frozen importlib", str(CHILD)))]
+    return [*lines[max(0, first - 2) : first], *frames][:_LINES]
 
 
 def _answer(stage: str, event: dict[str, Any]) -> Answer:

@@ -110,6 +110,10 @@ PACKAGES = {
         "broken",
         "check",
     ),
+    "captures_stderr": ("import io, sys; sys.stderr = io.StringIO()", "broken", "check"),
+    "has_no_stderr": ("import sys; sys.stderr = sys.stdout = None", "broken", "check"),
+    "closes_stderr": ("import sys; sys.stderr.close()", "broken", "check"),
+    "detaches_stderr": ("import sys; sys.stderr.detach(); sys.stdout.detach()", "broken", "check"),
     "no_alarm": ("import signal; signal.alarm(0)", "broken", "check"),
     "ignores_signals": (
         "import signal, time\nfor s in (1, 2, 15): signal.signal(s, signal.SIG_IGN)\ntime.sleep(600)",
@@ -140,6 +144,28 @@ def test_a_hostile_package_costs_its_own_capability_and_nothing_else(tmp_path, f
     assert (seen.state("kvcacheio"), words in seen.reason("kvcacheio")) == (state, True), seen.reason("kvcacheio")
     assert {name: seen.state(name) for name in ("flashinfer", "kv4", "cuda_graph", "aiter")} == NEIGHBOURS
     assert seen.left == []
+
+
+#: What a package does in a function that lies below twenty others -> what it is said to have died of.
+DEEP = {
+    "hangs": ("time.sleep(600)", "Timeout ("),
+    "hangs without stderr": ("sys.stderr.close(), time.sleep(600)", "Timeout ("),
+    "hangs beside a thread": ("threading.Thread(target=time.sleep, args=[600]).start(), time.sleep(600)", "Timeout ("),
+    "aborts": ("os.abort()", "Fatal Python error: Aborted"),
+}
+
+
+@pytest.mark.parametrize("how", DEEP)
+def test_the_place_of_a_hang_or_crash_is_shown(tmp_path, how):
+    """The top of the stack, not what lies below it: our own child and the import system."""
+    does, died = DEEP[how]
+    code = f"import os, sys, threading, time\ndef down(n): return down(n - 1) if n else place()\ndef place(): {does}\n"
+    seen = doctor(tmp_path, h100() | kernels(f"{code}down(20)\n"))
+
+    said = seen.record["capabilities"]["kvcacheio"]["evidence"][-1]
+    assert said.startswith(died)
+    assert 'sgl_kernel/__init__.py", line 3 in place' in said
+    assert "importlib" not in said
 
 
 #: What torch does when it is imported -> how the probe of the platform went.

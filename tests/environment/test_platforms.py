@@ -7,6 +7,8 @@ from typing import NamedTuple
 import pytest
 from hostile import TENSORS, doctor, namespace, torch_package
 
+from pytest_sglhw.environment.records import Environment
+
 CUDA, NONE = namespace("cuda", name="NVIDIA H100"), namespace("cuda", available=False, count=0)
 XPU = namespace("xpu", name="Intel(R) Arc(TM) B580 Graphics")
 MUSA = namespace("musa", major=3, minor=1, name="MTT S5000")
@@ -195,6 +197,41 @@ def test_a_driver_that_answers_by_halves_is_said_to(tmp_path, half):
     assert len(seen.record["devices"]) == devices
     assert seen.record["platform"] == ("cuda" if devices else "cpu")
     assert sentence in seen.record["disagreements"]
+
+
+#: What a driver answers for the bytes of a device that no device has.
+SIZES = ["-1", "0", "True", "float('nan')", "8.5e10", "10**20", "10**5000", "'80 GiB'"]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_size_that_no_device_has_is_not_known(tmp_path, size):
+    """The device is as usable as it is, and the record can be read again."""
+    seen = doctor(tmp_path, torch_package(CUDA.replace("80 << 30", size) + TENSORS, cuda="13.0"))
+
+    assert [(device["state"], device["memory"]) for device in seen.record["devices"]] == [("available", None)]
+    assert Environment.from_json(seen.record).platform == "cuda"
+
+
+#: A UUID of torch is an object, of which the text is made by asking.
+BAD_UUID = """
+class _Bad:
+    def __str__(self): raise RuntimeError("no uuid")
+_Properties.uuid = _Bad()
+"""
+
+
+def test_a_device_that_can_not_be_described_is_there_all_the_same(tmp_path):
+    """One fact of one device costs neither the others nor the platform."""
+    second = "cuda.get_device_properties = staticmethod(lambda i=0: _Properties if i else type('P', (), {})())\n"
+    code = namespace("cuda", count=2, name="NVIDIA H100") + TENSORS + BAD_UUID + second
+    seen = doctor(tmp_path, torch_package(code, cuda="13.0"))
+
+    assert [(d["state"], d["name"]) for d in seen.record["devices"]] == [
+        ("available", "NVIDIA H100"),
+        ("available", ""),
+    ]
+    said = "cuda device 1 could not be described in full: RuntimeError: no uuid"
+    assert said in seen.record["disagreements"]
 
 
 MOCK = "import sys, unittest.mock\nsys.modules[__name__] = unittest.mock.MagicMock()\n"
