@@ -28,7 +28,9 @@ class Mask(Record):
         """Whether no device is left of ``count`` (0: nobody knows how many there are)."""
         if not self.tokens or self.by_identity or not count:
             return not self.tokens
-        return int(self.tokens[0].partition(".")[0]) >= count  # no device: the runtimes read no further
+        number = self.tokens[0].partition(".")[0].lstrip("0") or "0"
+        # No device: the runtimes read no further. Of more digits than a device ever had Python makes no number.
+        return len(number) > _MOST_DIGITS or int(number) >= count
 
 
 def masks_of(platform: Platform, environ: Mapping[str, str]) -> tuple[Mask, ...]:
@@ -45,12 +47,18 @@ def hiding_mask(platform: Platform, environ: Mapping[str, str], nodes: Sequence[
     """
     numbered = all(re.fullmatch(r"/dev/.*\d", node) for node in nodes)
     count = len(nodes) if numbered else 0
-    return next((mask for mask in masks_of(platform, environ) if mask.hides_all(count)), None)
+    for mask in masks_of(platform, environ):
+        if mask.hides_all(count):
+            return mask
+        count = len(mask.tokens)  # the next one counts in what this one leaves, at most as many as it names
+    return None
 
+
+_MOST_DIGITS = 9
 
 # Patterns are compiled when a mask is set: most runs read this module for the header, and have none.
 #: 0, and for Level Zero tiles 0.1. The runtimes read a number as far as it goes: 1st is 1.
-_NUMBER = r"\+?(\d+(?:\.\d+)?)"
+_NUMBER = r"\+?([0-9]+(?:\.[0-9]+)?)"
 _IDENTITY = r"((?i:GPU|MIG))-?[0-9a-zA-Z/._-]+"
 
 #: Gaudi's numbers are those of modules on the board: a container that has two of them may have 4 and 5.

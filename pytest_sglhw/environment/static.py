@@ -148,14 +148,22 @@ def read_torch_build() -> TorchBuild | None:
     folder = next(iter(spec.submodule_search_locations or ()), None)
     path = spec.origin or folder or "torch"
     try:
-        values = _constants(_beginning(os.path.join(folder or os.devnull, "version.py")))
+        values, whole = _constants(_beginning(os.path.join(folder or os.devnull, "version.py")))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return TorchBuild(path, readable=False)
     version = values.pop("__version__", None)
     strings = platform_strings(values)
-    readable = "cuda" in values and version is not None
-    cpu_only = readable and not strings and ("+cpu" in str(version) or _libraries_are_cpu(folder))
+    readable = whole and "cuda" in values and version is not None
+    cpu_only = readable and not strings and _is_cpu(str(version), folder)
     return TorchBuild(path, version, strings, readable, cpu_only)
+
+
+def _is_cpu(version: str, folder: str | None) -> bool:
+    """Say whether a build without a version string is one for CPU, by its local version or else by its libraries."""
+    local = version.partition("+")[2]
+    if re.match(r"cpu\b", local):
+        return True
+    return not re.match(r"cu\d|rocm|hip|xpu|musa|hpu|npu", local) and _libraries_are_cpu(folder)
 
 
 def platform_strings(values: Mapping[str, str | None]) -> dict[str, str]:
@@ -182,15 +190,38 @@ def _beginning(path: str) -> str:
     return text.removeprefix(BOM_UTF8).decode(errors="replace")
 
 
-def _constants(source: str) -> dict[str, str | None]:
-    """Return the names that a module binds to a string or to ``None``."""
+def _constants(source: str) -> tuple[dict[str, str | None], bool]:
+    """Return the names that a module binds to a string or to ``None``, and whether that is all it says of them."""
     values: dict[str, str | None] = {}
+    whole = True
     for node in ast.parse(source).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        value = getattr(node, "value", None)
-        if isinstance(value, ast.Constant) and (value.value is None or isinstance(value.value, str)):
-            values.update({target.id: value.value for target in targets if isinstance(target, ast.Name)})
-    return values
+        names, value = _bound(node)
+        for name in names:
+            values.pop(name, None)
+        if isinstance(value, ast.Constant) and isinstance(value.value, (str, type(None))):
+            values.update(dict.fromkeys(names, value.value))
+        elif not _says_nothing(node, value, names):
+            whole = False
+    return values, whole
+
+
+def _bound(node: ast.stmt) -> tuple[list[str], ast.expr | None]:
+    """Return the names that a plain assignment binds, and its value; a docstring is a value without a name."""
+    if isinstance(node, ast.Expr):
+        return [], node.value
+    if not isinstance(node, (ast.Assign, ast.AnnAssign)):
+        return [], None
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    names = [target.id for target in targets if isinstance(target, ast.Name)]
+    return names, node.value if len(names) == len(targets) else None
+
+
+def _says_nothing(node: ast.stmt, value: ast.expr | None, names: Sequence[str]) -> bool:
+    """Say whether a statement leaves open nothing about the build: an import of names, ``False``, a list of names."""
+    if isinstance(node, ast.ImportFrom):
+        return node.module in ("__future__", "typing")
+    is_false = isinstance(value, ast.Constant) and value.value is False
+    return bool(names) and (is_false or all(name in _NOT_PLATFORMS or name.startswith("__all") for name in names))
 
 
 def _libraries_are_cpu(folder: str | None) -> bool:

@@ -35,6 +35,7 @@ VALUES = {
     "MIG-GPU-1f2e/1/0": ("MIG-GPU-1f2e/1/0",),
     "MIG-1,MIG-2": ("MIG-1", "MIG-2"),
     "0;1": ("0",),
+    "\N{ARABIC-INDIC DIGIT ONE}": (),
 }
 
 
@@ -74,6 +75,26 @@ NODES = ("/dev/nvidia0", "/dev/nvidia1")
 def test_a_number_beyond_the_nodes_names_no_device(value, nodes, hides):
     """Where the driver offers one node for each device; a UUID may or may not be of this machine."""
     assert (hiding_mask(ROWS["cuda"], {CUDA: value}, nodes) is not None) == hides
+
+
+def test_a_number_of_any_length_is_read():
+    """Python itself refuses to make a number of so many digits."""
+    nodes = ("/dev/nvidia0", "/dev/nvidia1")
+
+    assert hiding_mask(ROWS["cuda"], {CUDA: "9" * 5000}, nodes) is not None
+    assert hiding_mask(ROWS["cuda"], {CUDA: "0" * 5000 + "1"}, nodes) is None
+
+
+#: The mask of HIP within two devices of ROCr's -> whether it leaves none.
+INNER = {"0": False, "1": False, "2": True, "4": True, "GPU-1f2e": False}
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_an_inner_mask_counts_in_what_the_outer_one_leaves(inner):
+    """Devices 4 and 5 of the machine are 0 and 1 to HIP: who names them 4 and 5 again gets none."""
+    hiding = hiding_mask(ROWS["rocm"], {ROCR: "4,5", HIP: inner}, ["/dev/kfd"])
+
+    assert (hiding is not None and hiding.variable == HIP) == INNER[inner]
 
 
 def test_gaudis_modules_keep_their_numbers_in_a_container():

@@ -104,6 +104,13 @@ TEXTS = {
     "in a branch": ("if True:\n    __version__ = '2.9.0+cpu'\n    cuda = None\n", None, {}, False),
     "marks order": ("\ufeff__version__ = '2.9.0+cpu'\ncuda = None\n", "2.9.0+cpu", {}, True),
     "empty strings": (version(__version__="2.9.0+cpu", cuda="", hip=""), "2.9.0+cpu", {}, True),
+    "chained": ("__version__ = '2.9.0+cpu'\ncuda = hip = None\n", "2.9.0+cpu", {}, True),
+    "final": ("from typing import Final\n__version__: Final = '2.9.0+cpu'\ncuda: Final[None] = None\n", "2.9.0+cpu",
+              {}, True),
+    "explained": ("'Made by setup.py'\n__version__ = '2.9.0+cpu'\ndebug = bool(0)\ncuda = None\n", "2.9.0+cpu", {},
+                  True),
+    "with a c++ abi": (version(__version__="2.9.0+cpu.cxx11.abi"), "2.9.0+cpu.cxx11.abi", {}, True),
+    "of a branch of that name": (version(__version__="2.9.0a0+cpugit"), "2.9.0a0+cpugit", {}, False),
 }  # fmt: skip
 
 
@@ -116,6 +123,33 @@ def test_the_version_file_is_read_as_text(tmp_path, monkeypatch, text):
     build = static.read_torch_build()
 
     assert (build.version, dict(build.strings), build.cpu_only) == (found, strings, cpu_only)
+
+
+#: What a version file may say after it has said that it is a CPU build.
+LATER = {
+    "bound again": "cuda = '13.0'",
+    "computed": "cuda = str(13.0)",
+    "a number": "hip = 7.0",
+    "another word": "musa = find_musa()",
+    "in a branch": "if True:\n    cuda = '13.0'",
+    "in an expression": "(cuda := '13.0')",
+    "from elsewhere": "from .real_version import *",
+    "by its name": "from .real_version import cuda",
+    "among the globals": "globals()['cuda'] = '13.0'",
+    "two at once": "cuda, hip = '13.0', None",
+    "added": "__version__ += '.cu130'",
+    "deleted": "del cuda",
+}
+
+
+@pytest.mark.parametrize("how", LATER)
+def test_what_a_version_file_says_later_is_not_passed_over(tmp_path, monkeypatch, how):
+    """The last word counts; where that takes more than reading, the child is asked."""
+    text = f"{version(__version__='2.9.0+cpu')}{LATER[how]}\n"
+    plant(tmp_path, {"torch/version.py": text, "torch/__init__.py": ""})
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert not static.read_torch_build().cpu_only
 
 
 BROKEN = {"no file": None, "no python": "__version__ = (", "null bytes": "cuda = None\0", "deep": "(" * 500 + ")" * 500}
@@ -152,6 +186,16 @@ def test_where_the_version_says_nothing_the_libraries_do(tmp_path, monkeypatch, 
     monkeypatch.syspath_prepend(tmp_path)
 
     assert static.read_torch_build().cpu_only == cpu_only
+
+
+@pytest.mark.parametrize("local", ["cu130", "rocm6.4", "xpu", "hpu.git1"])
+def test_libraries_do_not_overrule_a_version_that_names_an_accelerator(tmp_path, monkeypatch, local):
+    """One of the two is wrong, and reading does not tell which."""
+    text = version(__version__=f"2.9.0+{local}")
+    plant(tmp_path, {"torch/lib/libtorch_cpu.so": "", "torch/__init__.py": "", "torch/version.py": text})
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert not static.read_torch_build().cpu_only
 
 
 def test_a_node_that_may_not_be_opened_is_said_to_be_closed(tmp_path, monkeypatch):
