@@ -138,11 +138,21 @@ def test_a_torch_that_says_there_is_no_torch_is_no_cpu(tmp_path):
     assert seen.record["reason"] == "import of torch raised ModuleNotFoundError: No module named 'torch'"
 
 
-#: How a package ends the process a second after its import.
+#: How a package ends the process after its import: while another one is imported.
 LATE = {
-    "thread": "import os, threading, time\n"
-    "threading.Thread(target=lambda: (time.sleep(1), os.abort()), daemon=True).start()\n",
+    "thread": "import os, sys, threading, time\n"
+    "def later():\n"
+    "    while 'deep_ep' not in sys.modules: time.sleep(0.01)\n"
+    "    os.abort()\n"
+    "threading.Thread(target=later, daemon=True).start()\n",
     "alarm": "import signal; signal.alarm(1)\n",
+}
+#: The other one, whose import goes well by itself.
+SLOW = {
+    "deep_ep/__init__.py": "import sys, time\n"
+    "if 'flashinfer' in sys.modules: time.sleep(6)\n"
+    "class Buffer: pass\n"
+    "class Config: pass\n"
 }
 
 
@@ -150,8 +160,7 @@ LATE = {
 def test_a_late_crash_is_charged_to_who_did_it(tmp_path, how):
     """What was being asked is asked again by itself; the package that ended the child is not available."""
     late = {"flashinfer/__init__.py": LATE[how] + FLASHINFER["flashinfer/__init__.py"]}
-    slow = {"deep_ep/__init__.py": "import time; time.sleep(2)\nclass Buffer: pass\nclass Config: pass\n"}
-    seen = doctor(tmp_path, h100() | FLASHINFER | late | slow, timeout=8)
+    seen = doctor(tmp_path, h100() | FLASHINFER | late | SLOW, timeout=8)
 
     signal = {"thread": "SIGABRT", "alarm": "SIGALRM"}[how]
     how_seen = f"the child process was killed by {signal} during import of deep_ep, which goes well by itself"
@@ -164,8 +173,7 @@ def test_a_late_crash_is_charged_to_who_did_it(tmp_path, how):
 def test_a_late_crash_with_several_suspects_names_them_all(tmp_path):
     """Nobody is charged with what may have been somebody else's doing."""
     late = {"flashinfer/__init__.py": LATE["thread"] + FLASHINFER["flashinfer/__init__.py"]}
-    slow = {"deep_ep/__init__.py": "import time; time.sleep(2)\nclass Buffer: pass\nclass Config: pass\n"}
-    seen = doctor(tmp_path, h100() | SGLANG | FLASHINFER | late | slow, timeout=8)
+    seen = doctor(tmp_path, h100() | SGLANG | FLASHINFER | late | SLOW, timeout=8)
 
     assert (seen.state("deepep"), seen.state("kv4")) == ("available", "available")
     found = [sentence for sentence in seen.record["disagreements"] if "ended the probe's child late" in sentence]

@@ -82,18 +82,38 @@ def test_tests_that_no_worker_was_left_for_are_told(pytester: pytest.Pytester, d
     assert pytester.path.joinpath("junit.xml").read_text().count(f'message="{reason}"') == 4
 
 
+#: Begins a module whose workers wait for one another.
+WAITS = """
+    import os, pathlib, pytest, time
+    def wait_for(name):
+        until = time.monotonic() + 60
+        while not os.path.exists(name):
+            assert time.monotonic() < until, name
+            time.sleep(0.02)
+"""
+
+
 @pytest.mark.parametrize(
     "options", [("--sglhw-report", "report.jsonl", "-p", "no:terminal"), ()], ids=["no-terminal", "no-report"]
 )
 def test_tests_that_never_ran_make_no_green_run(pytester: pytest.Pytester, options):
     """Where no test is to blame for the death of the worker: exit status 1, whoever is there to say why."""
+    pytester.makeconftest(
+        """
+        import pathlib, pytest
+        @pytest.hookimpl(trylast=True)  # the controller has been told
+        def pytest_collection_finish(session):
+            pathlib.Path("collected").touch()
+        """
+    )
     pytester.makepyfile(
-        test_it="""
-        import os, time
-        if os.environ.get("PYTEST_XDIST_WORKER") == "gw0":
-            time.sleep(3)  # the other has collected
-            os._exit(3)
-        def test_a(): pass
+        test_it=WAITS
+        + """
+    if os.environ.get("PYTEST_XDIST_WORKER") == "gw0":
+        wait_for("collected")
+        time.sleep(0.3)
+        os._exit(3)
+    def test_a(): pass
         """
     )
     args = ("-p", "sglhw", "-p", "xdist", "-p", "no:cacheprovider", "-n", "2", "--max-worker-restart", "0", *options)
@@ -178,18 +198,23 @@ def test_what_is_sent_to_a_worker_that_just_died_is_taken_back(dist):
 @pytest.mark.parametrize("dist", ["loadfile", "loadgroup", "loadscope"])
 def test_a_crash_while_a_replacement_collects(pytester: pytest.Pytester, dist):
     """The replacement gets its work when it knows the tests."""
-    source = """
-        import os, time, pytest
-        if os.environ["PYTEST_XDIST_WORKER"] not in ("gw0", "gw1"):
-            time.sleep(3)
+    source = (
+        WAITS
+        + """
+    who = os.environ["PYTEST_XDIST_WORKER"]
+    pathlib.Path(who).touch()
+    if who == "gw2":
+        wait_for("gw3")  # the other has crashed, and is replaced
 
-        @pytest.mark.xdist_group('{number}')
-        @pytest.mark.parametrize("n", range(3))
-        def test_n(n):
-            if n == 0:
-                time.sleep({number} * 2)
-                os._exit(3)
+    @pytest.mark.xdist_group('{number}')
+    @pytest.mark.parametrize("n", range(3))
+    def test_n(n):
+        if n == 0:
+            if {number}:
+                wait_for("gw2")
+            os._exit(3)
     """
+    )
     pytester.makepyfile(**{f"test_{number}": source.format(number=number) for number in (0, 1)})
     result = run(pytester, "-n", "2", "--dist", dist)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
