@@ -119,11 +119,15 @@ class Detection:
     def known(self) -> Environment | None:
         """Return what is known of the whole machine without starting a child process; ``None`` where that is nothing.
 
-        Known is what this process or a worker beside it probed, what a fake says, and a CPU platform that static facts
-        settle, with what was decided by that.
+        Known is what was probed (:meth:`probed`), and a CPU platform that static facts settle, with what was decided by
+        that: its whole record is made now.
         """
         if self._environment is None and self._settings.probe == "auto" and self.static.settles_cpu:
             self.environment(tuple(self._decided))
+        return self.probed()
+
+    def probed(self) -> Environment | None:
+        """Return what this process or a worker beside it probed, or a fake says; ``None`` where that is nothing."""
         return self._environment or self._told()
 
     def _told(self) -> Environment | None:

@@ -80,8 +80,9 @@ class Gates:
     def meet(self, collector: pytest.Collector, report: pytest.CollectReport) -> None:
         """Meet the marks on what was collected; refuse a file whose marks mean nothing."""
         if report.passed:
-            problems = self._problems((collector, *report.result))
-            problems = problems or self._warn(self._advice(collector, report.result))
+            differing = _differing((collector, *report.result))
+            problems = self._problems(differing)
+            problems = problems or self._warn(self._advice(collector, differing))
             if problems:
                 from pytest_sglhw.gates.collecting import refuse
 
@@ -91,7 +92,7 @@ class Gates:
 
     def meet_late(self, items: Sequence[pytest.Item]) -> None:
         """Meet the marks that others added after their file was collected."""
-        self._problems(items)
+        self._problems(_differing(items))
 
     def asked(self, item: pytest.Item) -> Asked | None:
         """Give what the marks of ``item`` ask, or ``None`` where it has none of ours."""
@@ -235,6 +236,21 @@ class Gates:
         name = refused_name(report)
         if name and self._whose().owner(name, collector) == "slip":
             add_hint(report, "pytest-sglhw", self._read().slip(name))
+
+
+def _differing(nodes: Iterable[Node]) -> list[Node]:
+    """Leave out each node with the same one mark, or without any, that the node before it stands beside."""
+    found: list[Node] = []
+    before: object = found  # no mark
+    parent: object = found
+    for node in nodes:
+        own = node.own_markers
+        mark = own[0] if own else None
+        if mark is before and node.parent is parent and len(own) < 2:
+            continue
+        before, parent = mark if len(own) < 2 else found, node.parent
+        found.append(node)
+    return found
 
 
 GATES: pytest.StashKey[Gates] = pytest.StashKey()

@@ -44,6 +44,7 @@ class Gatekeeper:
         self._settings = settings
         self._reading = reading
         self._reporting = False
+        self._passing: tuple[object, object] = (None, None)  # the one mark of tests that simply run, and their parent
         self.watching = False  # whether the judges of a test watch it from the start of its setup
         if config.stash.get(FACTS_WANTED, False):
             self._report()
@@ -78,8 +79,11 @@ class Gatekeeper:
         """Give what becomes of a test that is about to be set up.
 
         It is kept with the test, its judges as well, where somebody speaks on the reports: tests that simply run where
-        nobody reads that are most of most runs, and cost them nothing more.
+        nobody reads that are most of most runs, and cost them nothing more: ``None`` for one like the one before.
         """
+        own = item.own_markers
+        if len(own) == 1 and own[0] is self._passing[0] and item.parent is self._passing[1]:
+            return None
         try:
             asked = self._reading.asked(item)
         except MarkError as error:  # a mark that was added after collection
@@ -96,6 +100,8 @@ class Gatekeeper:
                 self.let_judges_watch()
         if self._reporting:
             item.stash[VERDICT] = verdict
+        elif len(own) == 1 and asked.verdict is verdict:
+            self._passing = own[0], item.parent
         return verdict
 
     def let_judges_watch(self) -> None:
@@ -111,6 +117,7 @@ class Gatekeeper:
             from pytest_sglhw.gates.summary import show_words, sum_up
 
             self._reporting = True
+            self._passing = None, None
             manager = self._config.pluginmanager
             manager.register(Reporter(), "sglhw-gates-reporter")
             sum_up(manager)

@@ -8,13 +8,12 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from pytest_sglhw.asking.processes import told_end
 from pytest_sglhw.environment.pinned import is_local
 
 #: How xdist gives the end of a worker: its gateway, and what was wrong (``None``: it finished).
 Ended = tuple[Any, object]
 
-_USAGE_ERROR = re.compile(r"^(?:[\w.]+\.)?UsageError: (.*)", re.MULTILINE | re.DOTALL)
+_USAGE_ERROR = r"(?ms)^(?:[\w.]+\.)?UsageError: (.*)"
 
 
 class Death(NamedTuple):
@@ -31,7 +30,7 @@ class Death(NamedTuple):
 def why_not_started(error: object, *, ready: bool) -> str | None:
     """What the exception says that ended a worker at its start, or a usage error later; ``None`` for other ends."""
     text = str(error).strip()
-    if found := _USAGE_ERROR.search(text):
+    if found := re.search(_USAGE_ERROR, text):
         return found[1]
     if ready or not hasattr(error, "formatted"):
         return None
@@ -69,6 +68,8 @@ def end_of(gateway: Any) -> str:
         status = process.wait(timeout=5)
     except subprocess.TimeoutExpired:
         return "its process still lives"
+    from pytest_sglhw.asking.processes import told_end  # most runs meet no death
+
     return told_end(status)
 
 

@@ -172,13 +172,16 @@ class Controller:
         """Record the workers that died outside of a test, now that all have ended; a lane is red then."""
         if not self._ended:
             return
-        from pytest_sglhw.report.recorder import MORE_RECORDS
         from pytest_sglhw.workers.deaths import deaths
 
         self._deaths += deaths(self._ended)
+        if not self._deaths:
+            return
+        from pytest_sglhw.report.recorder import MORE_RECORDS
+
         records = self._config.stash.setdefault(MORE_RECORDS, [])
         records += [("worker", death.record()) for death in self._deaths]
-        if self._deaths and self._settings.lane and session.exitstatus == pytest.ExitCode.OK:
+        if self._settings.lane and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -199,8 +202,8 @@ class Controller:
             )
 
     def _devices_known(self) -> int:
-        known = detection_of(self._config).known()
-        return len(known.usable_devices) if known is not None else 0
+        probed = detection_of(self._config).probed()  # a platform that needs no probe has no devices
+        return len(probed.usable_devices) if probed is not None else 0
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, report: pytest.TestReport) -> None:

@@ -176,3 +176,54 @@ def test_fixtures_of_a_skipped_test_do_not_run(run):
         def test_b(): pass
     """
     run(source, fake="cpu").assert_outcomes(skipped=2)
+
+
+SHARED = """
+import pytest
+here, there = pytest.mark.cpu_only, pytest.mark.cuda_only
+
+@here
+def test_a(): pass
+@here
+def test_b(): pass
+
+class TestHere:
+    @here
+    def test_c(self): pass
+
+@there
+class TestThere:
+    @here
+    def test_d(self): raise AssertionError
+    @here
+    def test_e(self): raise AssertionError
+    def test_f(self): raise AssertionError
+
+def test_g(): pass
+@there
+def test_h(): raise AssertionError
+@there
+def test_i(): raise AssertionError
+@here
+def test_j(): pass
+"""
+ADDED = """
+import pytest
+
+def pytest_runtest_protocol(item):
+    if item.name == "test_b":
+        item.add_marker(pytest.mark.cuda_only)
+"""
+
+
+def test_neighbours_with_one_and_the_same_mark_are_each_gated(run, outcomes):
+    """What is met once for all of them counts in their class alone, and only as long as they have no other mark."""
+    words = outcomes(run(SHARED, "-v", fake="cpu"))
+    assert "".join(name[-1] for name, word in words.items() if word == "PASSED") == "abcgj"
+    assert "".join(name[-1] for name, word in words.items() if word == "SKIPPED") == "defhi"
+
+
+def test_a_mark_that_is_added_when_the_test_begins_counts(run, outcomes):
+    """Also between tests that simply run by the mark that this one has too."""
+    words = outcomes(run(SHARED, "-v", fake="cpu", conftest=ADDED))
+    assert "".join(name[-1] for name, word in words.items() if word == "PASSED") == "acgj"

@@ -39,6 +39,24 @@ def test_a_near_miss_that_the_project_registered_is_told_both_ways_out(run, pyte
     assert f"test_it.py::test_b: {text}" in result.outlines
 
 
+ADDED_LATE = """
+import pytest
+hpu = pytest.mark.hpu_only
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.add_marker(hpu)
+"""
+
+
+def test_a_name_that_is_added_late_is_ours_in_the_module_that_imports_us(run, pytester):
+    """Though the module before it, where the same mark is the project's, has just been looked at."""
+    pytester.makeini("[pytest]\nmarkers =\n    hpu_only: heavy processing\n")
+    files = {"test_a": "def test_it(): pass", "test_b": "import pytest_sglhw\ndef test_it(): pass"}
+    run("def test_it(): pass", conftest=ADDED_LATE, **files).assert_outcomes(passed=2, skipped=1)
+
+
 @pytest.mark.parametrize("where", ["command line", "addopts", "setting", "ini", "conftest", "module"])
 def test_the_project_can_opt_in(run, pytester, where):
     """``-p sglhw``, any setting of ours or an import of the package makes the names ours."""
