@@ -115,6 +115,9 @@ def _vendors(f: Findings) -> Iterator[str]:
     for module, answer in (f.vendors or {}).items():
         if not answer.ok:
             yield f"{module} is installed and does not import: {answer.told}"
+        for family in f.families if answer.ok else ():
+            if module in family.row.vendor_modules and family.value.get("present") is False:
+                yield f"{module} imports and adds no torch.{family.row.api}"
 
 
 def _masks(f: Findings) -> Iterator[str]:

@@ -128,11 +128,11 @@ def _why_none(families: Sequence[Family], static: StaticFacts, torch_version: st
     if built is None:
         return f"torch {torch_version} enumerates no accelerator"
     mask = hiding_mask(built, static.masks, static.nodes.get(built.name, ()))
-    if mask:
-        return f"torch {torch_version} is built for {built.name}; {mask.variable}={mask.value!r} hides every device"
-    return (
-        f"torch {torch_version} is built for {built.name}, which enumerates no device; there is no device node either"
-    )
+    why = f"{mask.variable}={mask.value!r} hides every device" if mask else "there is no device node either"
+    added = next((module for module in built.vendor_modules if module in static.vendors), None)
+    if added:
+        return f"torch {torch_version} with {added} enumerates no {built.name} device; {why}"
+    return f"torch {torch_version} is built for {built.name}{'' if mask else ', which enumerates no device'}; {why}"
 
 
 #: A device that hangs costs a whole deadline: after this many the others are not asked.

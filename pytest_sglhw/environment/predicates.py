@@ -78,6 +78,21 @@ class Predicate:
     def __call__(self) -> bool:
         return bool(self)
 
+    def __eq__(self, other: object) -> bool:
+        """Compare as the answer would: ``is_rocm == False`` is not true for being an object."""
+        return bool(self) == bool(other) if isinstance(other, (bool, Predicate)) else NotImplemented
+
+    __hash__ = object.__hash__
+
+    def __and__(self, other: object) -> bool:
+        return bool(self) & bool(other) if isinstance(other, (bool, Predicate)) else NotImplemented
+
+    def __or__(self, other: object) -> bool:
+        return bool(self) | bool(other) if isinstance(other, (bool, Predicate)) else NotImplemented
+
+    __rand__ = __and__
+    __ror__ = __or__
+
     def __repr__(self) -> str:
         return f"<{self._name}: ask it with or without ()>"
 

@@ -36,6 +36,7 @@ def context_created(collector: pytest.Collector) -> Iterator[tuple[Node, str]]:
     """Name the file that was collected when this process got a device context."""
     device_type = next((name for name, _ in device_contexts()), None)
     if device_type:
-        text = f"{collector.nodeid} created a {device_type} context while it was collected. From here on a forked child"
+        who = collector.nodeid or "what is imported before any file, such as a conftest.py,"
+        text = f"{who} created a {device_type} context while it was collected. From here on a forked child"
         text += " can't use the device, and every worker holds memory on it. Move the call into a test or a fixture."
         yield collector, text

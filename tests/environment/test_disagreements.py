@@ -161,6 +161,18 @@ def test_a_vendor_package_that_fails_is_no_cpu_where_its_devices_are(case):
     assert bool(choice.fault) == (platform == "unknown")
 
 
+def test_a_vendor_package_that_adds_nothing_is_said_to():
+    """It imports, and torch is as it was without it."""
+    vendors = {"torch_npu": Answer("import of torch_npu", value={})}
+    static = facts(CPU, vendors={"torch_npu": "/site/torch_npu/__init__.py"})
+    npu = family(row("npu"), present=False)
+    findings = Findings(tuple(built_in().platforms.values()), static, "cpu", "cpu", {}, families=[npu], vendors=vendors)
+
+    reason = "torch 2.9.0+cpu with torch_npu enumerates no npu device; there is no device node either"
+    assert choose([npu], static, "2.9.0+cpu", vendors).reason == reason
+    assert disagreements(findings) == ("torch_npu imports and adds no torch.npu",)
+
+
 def test_what_is_enumerated_stands_beside_a_vendor_package_that_fails():
     """A CUDA machine with a leftover of another vendor is a CUDA machine."""
     cuda = family(row("cuda"), devices=({"name": "NVIDIA H100"},))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
-from hostile import TENSORS, namespace
+from hostile import TENSORS, namespace, plant, torch_package
 
 PREDICATES = """
 import pytest, pytest_sglhw
@@ -25,6 +26,13 @@ def test_values():
     assert is_rocm and is_rocm() and is_gpu and not is_cuda and not is_cuda() and not is_cpu
     assert BRANCH == "rocm"
 
+def test_operators():
+    assert is_rocm == True and is_rocm == is_rocm() and not is_rocm == False
+    assert is_rocm != is_cuda and is_cuda in (False,)
+    assert (is_cuda | is_rocm) is True and (is_gpu & is_cuda) is False
+    assert (True & is_rocm) is True and (False | is_cpu) is False
+    assert is_rocm != 1.5 and is_rocm != "rocm" and len({is_rocm: 1, is_gpu: 2}) == 2
+
 def test_fixtures(sglhw_environment, sglhw_device):
     assert (sglhw_environment.platform, sglhw_device) == ("rocm", "cuda:0")
 """
@@ -41,7 +49,33 @@ def test_predicates_answer_alike_with_and_without_a_call(pytester):
     pytester.makepyfile(PREDICATES)
     result = pytester.runpytest_subprocess("-p", "sglhw", "--sglhw-fake", "rocm:gfx942*2")
 
-    result.assert_outcomes(passed=2, skipped=2)
+    result.assert_outcomes(passed=3, skipped=2)
+
+
+#: How the first device is missing -> what the fixture says of it.
+MISSING = {
+    "broken": (
+        namespace("cuda") + "def zeros(*a, **k): raise RuntimeError('dead')\n",
+        "no usable device on platform cuda: allocation on cuda:0: RuntimeError: dead",
+    ),
+    "unknown": (
+        "raise ImportError('x')",
+        "no usable device on platform unknown: import of torch raised ImportError: x",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", MISSING)
+def test_a_device_that_should_work_is_not_skipped_in_silence(pytester, monkeypatch, how):
+    """As with a mark: a skip that is loud."""
+    code, text = MISSING[how]
+    plant(pytester.path / "site", torch_package(code, cuda="13.0"))
+    monkeypatch.setenv("PYTHONPATH", str(pytester.path / "site"), prepend=os.pathsep)
+    pytester.makepyfile("def test(sglhw_device): raise AssertionError")
+    result = pytester.runpytest_subprocess("-p", "sglhw", "-rs")
+
+    result.assert_outcomes(skipped=1, warnings=1)
+    result.stdout.fnmatch_lines([f"*PytestSglhwWarning: {text}", f"SKIPPED * {text}"])
 
 
 #: Asks before the run is configured: while the conftest is imported, and in a ``pytest_configure`` before ours.

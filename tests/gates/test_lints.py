@@ -79,6 +79,32 @@ class cuda:
 """
 
 
+STUBS = {
+    "mock": "import sys, unittest.mock\nsys.modules['torch'] = unittest.mock.MagicMock()",
+    "raises": "import sys, types\n"
+    "class Torch(types.ModuleType):\n    def __getattr__(self, name): raise RuntimeError(name)\n"
+    "sys.modules['torch'] = Torch('torch')",
+}
+
+
+@pytest.mark.parametrize("stub", STUBS)
+def test_a_stub_of_torch_has_no_context(pytester, stub):
+    """It answers, or refuses, whatever it is asked."""
+    pytester.makepyfile(conftest=STUBS[stub], test_a="def test_a(): pass")
+    result = pytester.runpytest_subprocess("-p", "sglhw", "-p", "no:asyncio", "-p", "no:hypothesispytest")
+
+    result.assert_outcomes(passed=1, warnings=0)
+
+
+def test_a_context_of_a_conftest_is_not_said_of_nobody(pytester):
+    """No file was collected by then."""
+    pytester.makepyfile(torch=TORCH, conftest="import torch\ntorch.cuda.made = True", test_a="def test_a(): pass")
+    result = pytester.runpytest_subprocess("-p", "sglhw", "-p", "no:asyncio", "-p", "no:hypothesispytest")
+
+    text = "what is imported before any file, such as a conftest.py, created a cuda context"
+    result.stdout.fnmatch_lines([f"*PytestSglhwWarning: {text}*"])
+
+
 def test_a_module_that_creates_a_device_context_is_named(run, pytester):
     """The file whose import did it, not the ones after it."""
     pytester.makepyfile(torch=TORCH, test_a="import torch\ndef test_a(): pass")
