@@ -34,7 +34,8 @@ def _fine(row: Capability, platform: str) -> CapabilityState:
 def _too_old(row: Capability, platform: str, packages: Mapping[str, str]) -> CapabilityState | None:
     since = row.platforms[platform]
     found = next((packages[name] for name in SGLANG_DISTRIBUTIONS if name in packages), None)
-    if not since or found is None or release(found) >= release(since):
+    # A checkout without tags is 0.0.0.dev0 to its build: it says no release, so the next rungs decide.
+    if not since or found is None or not any(release(found)) or release(found) >= release(since):
         return None
     return CapabilityState(
         "unavailable",
