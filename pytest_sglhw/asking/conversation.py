@@ -52,7 +52,7 @@ class Child:
             self._reader = answers.open("rb")
             self._output = Path(self._folder, "output").open("a+b")  # noqa: SIM115
             self._process = subprocess.Popen(
-                [sys.executable, *search_flags(), str(CHILD), str(Path(self._folder, "job"))],
+                [sys.executable, *search_flags(), _script(self._folder), str(Path(self._folder, "job"))],
                 stdin=subprocess.PIPE,
                 stdout=self._output,
                 stderr=self._output,
@@ -166,6 +166,17 @@ class Child:
                 continue
         shutil.rmtree(self._folder, ignore_errors=True)
         self._watch.end()
+
+
+def _script(folder: str) -> str:
+    """Return the file of the child; where this package lies in an archive, one that is laid into ``folder``."""
+    if CHILD.is_file():
+        return str(CHILD)
+    from pkgutil import get_data
+
+    for name in ("child.py", "child_errors.py", "child_keeper.py", "child_state.py", "processes.py"):
+        Path(folder, name).write_bytes(get_data(__package__, name) or b"")
+    return str(Path(folder, CHILD.name))
 
 
 def _telling(lines: list[str]) -> list[str]:

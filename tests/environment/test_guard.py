@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import zipapp
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,22 @@ def test_the_child_looks_for_modules_where_this_process_does(tmp_path):
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
 
     assert "child process" not in done.stdout
+
+
+def test_a_launcher_that_is_one_archive_has_a_guard(tmp_path):
+    """With this package in it: the files of the child are laid beside its answers, and removed with them."""
+    app, temporary = tmp_path / "app", tmp_path / "temporary"
+    temporary.mkdir()
+    shutil.copytree(Path(pytest_sglhw.__file__).parent, app / "pytest_sglhw", ignore=lambda *_: ["__pycache__"])
+    app.joinpath("__main__.py").write_text(GUARD)
+    zipapp.create_archive(app, tmp_path / "app.pyz")
+    files = h100() | KERNELS | {"sgl_kernel/__init__.py": "import os; os.abort()"}
+    environ = plant(tmp_path / "site", files) | {"PYTHONPATH": str(tmp_path / "site"), "TMPDIR": str(temporary)}
+    command = [sys.executable, str(tmp_path / "app.pyz")]
+    done = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    assert json.loads(done.stdout) == ["cuda", False, ["kvcacheio"], []]
+    assert not list(temporary.iterdir())
 
 
 def test_a_child_that_ends_at_once_is_said_with_its_last_words(tmp_path):
