@@ -116,7 +116,7 @@ def _arch(spec: str, text: str | None, platform: Platform) -> str | None:
     if text is None:
         return None
     arch = normal_arch(text)
-    if not platform.arch_pattern or not re.fullmatch(platform.arch_pattern, arch):
+    if not platform.arch_pattern or not re.fullmatch(platform.arch_pattern, arch, re.ASCII):
         valid = f"an arch such as {platform.arch_example}" if platform.arch_pattern else "no arch"
         raise _wrong(spec, f"{platform.name} has no arch {text!r}", valid)
     return arch

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_sglhw.environment.records import Device
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS.update({"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40})
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]i?B|B|)")
-_SM = re.compile(r"sm_?(\d+)[a-z]?")
+_SM = re.compile(r"sm_?([0-9]{1,6})[a-z]?")
 _ARCH = re.compile(r"[A-Za-z][\w.-]*")
 
 
@@ -28,6 +31,14 @@ def arch(text: Any) -> str:
         if _ARCH.fullmatch(name):
             return normal_arch(name)
     raise InvalidValueError("names of archs, such as 'sm90' or 'gfx942'")
+
+
+def arch_of(device: Device) -> str | None:
+    """Give the arch of a device as marks name archs; one that no mark can name as its record has it."""
+    try:
+        return arch(device.arch) if device.arch else None
+    except InvalidValueError:
+        return device.arch
 
 
 def sm_number(name: str | None) -> int | None:

@@ -180,9 +180,9 @@ def _devices_text(count: int) -> str:
 
 
 def _device(need: Need, device: Device, platform: str) -> Iterator[Finding]:
-    from pytest_sglhw.gates.values import arch, sm_number  # most needs look at no device
+    from pytest_sglhw.gates.values import arch_of, sm_number  # most needs look at no device
 
-    found = arch(device.arch) if device.arch else None
+    found = arch_of(device)
     if need.archs and found not in need.archs:
         wanted = " or ".join(need.archs)
         yield _arch_finding(need, device, f"arch {wanted} needed", wanted)

@@ -33,6 +33,9 @@ def test_other_names_of_a_platform_are_understood(spec, platform):
 
 WRONG = {
     "cuda:gfx942": "cuda has no arch 'gfx942'. Valid: an arch such as sm90. ",
+    "cuda:sm\N{ARABIC-INDIC DIGIT NINE}\N{ARABIC-INDIC DIGIT ONE}": (
+        "cuda has no arch 'sm\N{ARABIC-INDIC DIGIT NINE}\N{ARABIC-INDIC DIGIT ONE}'. Valid: an arch such as sm90. "
+    ),
     "cuda*0": "'0' is not a number of devices. Valid: a whole number from 1 to 9999. ",
     "cuda*x": "'x' is not a number of devices. Valid: a whole number from 1 to 9999. ",
     "cpu*2": "cpu has no devices to count. Valid: cpu. ",
