@@ -65,7 +65,8 @@ def pytest_arguments(args: argparse.Namespace) -> list[str]:
     result += [f"--sglhw-{name}={getattr(args, name)}" for name in ("profile", "report") if getattr(args, name)]
     result += [f"--sglhw-matrix-{name}" for name in ("isolate", "bandwidth") if getattr(args, name)]
     result += [] if args.isolate_timeout is None else [f"--sglhw-matrix-isolate-timeout={args.isolate_timeout}"]
-    result += [] if args.seed is None else [f"--hypothesis-seed={args.seed}"]
+    # The option is that of Hypothesis' plugin, which is not there where plugins are not loaded on their own.
+    result += [] if args.seed is None else ["-p", "hypothesispytest", f"--hypothesis-seed={args.seed}"]
     return [*result, *args.rest]
 
 

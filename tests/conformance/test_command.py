@@ -15,9 +15,11 @@ pytest.importorskip("hypothesis")
 SMALL = ("--profile", "quick", "--page-size", "3", "--dtype", "bfloat16")
 
 
-@pytest.mark.usefixtures("every_plugin")  # the seed is an option of Hypothesis' own
-def test_an_item_is_named_by_kernel_layout_dtype_and_page_size(conformance):
-    """One cell by exact filters is one item with a readable id, and the table counts its examples."""
+@pytest.mark.parametrize("plugins", ["by name", "by themselves"])
+def test_an_item_is_named_by_kernel_layout_dtype_and_page_size(conformance, request, plugins):
+    """One cell by exact filters is one item with a readable id, and the table counts its examples; by a seed too."""
+    if plugins == "by themselves":
+        request.getfixturevalue("every_plugin")
     options = ("--kernel", "transfer_kv_all_layer_lf_pf", *SMALL, "--seed", "7")
     result = conformance("--kernels", "torch", *options, "-v")
 
