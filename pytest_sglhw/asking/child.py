@@ -119,7 +119,7 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
             }
             result["undecided"] = errors.peek(error, "undecided") is True
     with contextlib.suppress(BaseException):
-        result["warnings"] = [str(w.message)[:_SEEN] for w in seen[:4]]
+        result["warnings"] = [" ".join(str(w.message)[:_SEEN].split()) for w in seen[:4]]
     return result
 
 

@@ -94,6 +94,16 @@ def test_the_time_for_a_stage_may_be_short(tmp_path):
         assert asking.ask("import of torch", "torch", imports="torch").detail == "did not end within 0.01 s"
 
 
+def test_a_warning_is_one_line(tmp_path, monkeypatch):
+    """It becomes part of a reason, of which a CI runner reads each line."""
+    environ = plant(tmp_path, {"warns.py": "import warnings\nwarnings.warn('no driver\\n::error::  found\\n')"})
+    monkeypatch.syspath_prepend(tmp_path)
+    with Asker(DEADLINE, environ) as asking:
+        answer = imported(asking, "warns")
+
+    assert answer.warnings == ("no driver ::error:: found",)
+
+
 def test_nothing_is_left_open(tmp_path):
     """Neither file nor pipe, however the child ended."""
     before = len(os.listdir("/dev/fd"))
