@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +20,14 @@ def _one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_server_is_left():
+    """End what multiprocessing keeps for isolated cells: tests elsewhere look at the children of this process."""
+    yield
+    forkserver._forkserver._stop()
+    resource_tracker._resource_tracker._stop()
 
 
 @pytest.fixture(scope="session")

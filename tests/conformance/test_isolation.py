@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from multiprocessing import forkserver, resource_tracker
 
 import pytest
 
@@ -30,14 +29,6 @@ def transfer_kv_per_layer_mla(*arguments):
         {fault}
     kvcacheio.transfer_kv_per_layer_mla(*arguments)
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_server_is_left():
-    """End the processes that multiprocessing keeps: tests of other modules look at the children of this process."""
-    yield
-    forkserver._forkserver._stop()
-    resource_tracker._resource_tracker._stop()
 
 
 @pytest.fixture
