@@ -20,7 +20,7 @@ from typing import NamedTuple
 ROUNDS = 9
 BOUND = 1.05
 LOAD_BOUND = 5.0  # milliseconds over an empty plugin
-MEMORY_BOUND = 3.0  # MiB over the bare run
+MEMORY_BOUND = 3.0  # MiB over the bare run, for 2,000 tests: a mark on a test is itself some memory
 
 SKIPIF = "@pytest.mark.skipif(not torch.cuda.is_available(), reason='no cuda')\n"
 
@@ -90,11 +90,12 @@ def compare(folder: Path, base: Case, cases: list[Case], rounds: int) -> list[st
         ratio = statistics.median(costs[at].seconds / costs[0].seconds for costs in found)
         memory = statistics.median(costs[at].memory - costs[0].memory for costs in found)
         bounded = case.suite not in COMPARED
+        too_big = memory > MEMORY_BOUND and case.suite != "many"
         print(
             f"{case.name:44} {ratio:6.3f} times the bare cpu time, {memory:+6.1f} MiB"
             + ("" if bounded else " (for comparison)")
         )
-        if bounded and (ratio > BOUND or memory > MEMORY_BOUND):
+        if bounded and (ratio > BOUND or too_big):
             missed.append(case.name)
     return missed
 

@@ -98,6 +98,9 @@ class FileResult:
 PEAK_MEMORY = "sglhw_peak_memory"
 
 
+_PASSED = ("passed", "")
+
+
 class PhaseLog:
     """The phases of one running attempt, as far as they were reported."""
 
@@ -117,13 +120,19 @@ class PhaseLog:
             if report.failed:
                 self._seen.setdefault("subtest", ("failed", failure_text(report.longrepr)))
             return
-        facts = getattr(report, "sglhw", None) or {}
+        when, facts = str(report.when), getattr(report, "sglhw", None)
+        if facts is None and report.outcome == "passed" and when in PHASES and not hasattr(report, "wasxfail"):
+            self._seen[when] = _PASSED  # most reports of most runs
+        else:
+            self._judge(report, when, facts or {})
+        self._duration += report.duration
+        if when == "teardown":
+            self._peak_memory = getattr(report, PEAK_MEMORY, None)
+
+    def _judge(self, report: pytest.TestReport, when: str, facts: Mapping[str, Any]) -> None:
         self._facts.update(facts)
         word = phase_word(report, facts.get("outcome"))
-        self._seen[str(report.when)] = word, _phase_reason(report, word, facts.get("reason") or "")
-        self._duration += report.duration
-        if report.when == "teardown":
-            self._peak_memory = getattr(report, PEAK_MEMORY, None)
+        self._seen[when] = word, _phase_reason(report, word, facts.get("reason") or "")
         self.rerun = self.rerun or str(report.outcome) == "rerun"
 
     def finished(self) -> TestResult:
