@@ -42,11 +42,12 @@ def foreign_rows(
     whose = [text for point in points for text in (_origin(point), point.value)]
     key = (*map(str, sys.path), *whose)
     with shared.locked(_SHARED) if shared else nullcontext():
-        known = _KNOWN.get(key) or _told(shared, whose)
+        told = _told(shared, whose)
+        known = _KNOWN.get(key) or told
         if known is None:
             with Asker(timeout) as asker:
                 known = [(_origin(point), _asked(asker, point)) for point in points]
-        if shared:
+        if shared and told is None:
             shared.write(_SHARED, {"whose": whose, "rows": known})
     _KNOWN[key] = known
     return known
